@@ -1,0 +1,1 @@
+//! The front desk: words in, words out.

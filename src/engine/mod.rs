@@ -1,0 +1,1 @@
+//! The library: knows keys, never a terminal.

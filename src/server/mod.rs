@@ -1,0 +1,1 @@
+//! The bundled server: a Redis in Rust that stalls like the real one.
