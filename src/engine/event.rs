@@ -1,0 +1,70 @@
+//! What the engine says as it works. It speaks through a callback and never prints.
+
+use std::time::Duration;
+
+use super::key::{KeyName, Kind, Skipped};
+use super::tally::Finding;
+
+/// How far a scan is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Database being scanned.
+    pub db: u32,
+    /// Keys seen so far, over all databases.
+    pub keys: u64,
+    /// Keys there are, by `DBSIZE` of all databases in the scan (asked again now and then).
+    pub keys_total: u64,
+    /// Commands per second, over the last while.
+    pub commands_per_second: f64,
+    /// Keys per second, over the last while.
+    pub keys_per_second: f64,
+    /// The key with the most allocations so far.
+    pub biggest: Option<(KeyName, Kind, u64)>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event<'a> {
+    /// The server was probed, and the scan begins.
+    Started(&'a super::key::ServerProfile),
+    /// A page was measured.
+    Progress(Progress),
+    /// A finding passed the filters. Streaming outputs write it; it is not kept.
+    Finding(&'a Finding),
+    /// A key was seen but could not be measured.
+    Skipped(&'a Skipped),
+    /// The guard slowed the scan down.
+    SlowedDown {
+        /// The canary's round trip that did it.
+        latency: Duration,
+        /// The pace from now on, in commands per second.
+        commands_per_second: f64,
+    },
+    /// The connection is gone and is being made again.
+    Reconnecting {
+        /// Which attempt this is, from 1.
+        attempt: u32,
+        /// How long until it is made.
+        wait: Duration,
+        /// What happened to the old one.
+        why: String,
+    },
+    /// The server restarted, so its cursors mean nothing now: the database is scanned from the start.
+    Restarted {
+        /// The database that begins again.
+        db: u32,
+    },
+    /// Something that a person should read.
+    Warning(String),
+}
+
+/// What the listener wants of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// A person asked (Ctrl-C): finish what is in flight and report.
+    Interrupted,
+    /// An output cannot be written any more.
+    OutputFailed,
+    /// The reader of the output is gone (a closed pipe): end quietly.
+    OutputClosed,
+}

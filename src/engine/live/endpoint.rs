@@ -1,0 +1,103 @@
+//! Where a server is and how to get in, as plain data. Secrets never show in `Debug` or `Display`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A socket to connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// TCP.
+    Tcp {
+        /// Host name or address (IPv6 without brackets).
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A password. `Debug` hides it; there is no `Display`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a password.
+    pub fn new(password: impl Into<String>) -> Self {
+        Self(password.into())
+    }
+
+    /// Returns the password, to be sent to the server and nowhere else.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// Who we are to the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Credentials {
+    /// ACL user; the default user when absent.
+    pub user: Option<String>,
+    /// Password; no AUTH is sent when absent.
+    pub password: Option<Secret>,
+}
+
+/// How to verify the server, and ourselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsOptions {
+    /// PEM file with the CA certificates to trust; the system's when absent.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file with our certificate chain.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file with its private key.
+    pub key_file: Option<PathBuf>,
+    /// Name to ask for and to verify, when it is not the host's.
+    pub server_name: Option<String>,
+    /// Verify nothing.
+    pub insecure: bool,
+}
+
+/// How long to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection, with TLS and AUTH.
+    pub connect: Duration,
+    /// For the answer to a command.
+    pub command: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(5), command: Duration::from_secs(15) }
+    }
+}
+
+/// One server and how to get in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The socket.
+    pub address: Address,
+    /// Who we are.
+    pub credentials: Credentials,
+    /// TLS, where it is used.
+    pub tls: Option<TlsOptions>,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+}

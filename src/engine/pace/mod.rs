@@ -1,0 +1,1 @@
+//! Holds everything back: the clock, the quota, the guard.

@@ -1,0 +1,99 @@
+//! The scan pipeline: a cursor, pages, facts, verdicts, a report.
+
+use std::time::Duration;
+
+use regex::bytes::Regex;
+
+use super::key::{Encoding, Kind};
+use super::live::Endpoint;
+use super::risk::{Level, Thresholds};
+use super::tally::SortBy;
+
+/// Which databases to scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Databases {
+    /// Every database that holds keys.
+    All,
+    /// These.
+    Only(Vec<u32>),
+}
+
+/// `--ttl`: which time to live a key must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TtlFilter {
+    /// None at all.
+    Never,
+    /// Less than this.
+    Under(Duration),
+    /// More than this.
+    Over(Duration),
+}
+
+/// Which keys are wanted. All conditions must hold; those left empty always do.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Globs (Redis's own), one of which must match.
+    pub globs: Vec<Vec<u8>>,
+    /// Globs, none of which may match.
+    pub exclude_globs: Vec<Vec<u8>>,
+    /// Regular expression on the bytes of the name.
+    pub regex: Option<Regex>,
+    /// Types, one of which it must be.
+    pub kinds: Vec<Kind>,
+    /// Encodings, one of which it must have.
+    pub encodings: Vec<Encoding>,
+    /// At least so many bytes of memory.
+    pub bytes_min: Option<u64>,
+    /// At least so many elements.
+    pub elements_min: Option<u64>,
+    /// At least so many allocations.
+    pub allocations_min: Option<u64>,
+    /// At least this level. An unknown level passes: what is not known is shown.
+    pub level_min: Option<Level>,
+    /// Time to live.
+    pub ttl: Option<TtlFilter>,
+    /// Not accessed for longer than this.
+    pub idle_over: Option<Duration>,
+}
+
+/// Elements asked of each SCAN call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// Adapted to the measured time of the last call.
+    Auto,
+    /// Always this.
+    Fixed(u32),
+}
+
+/// Everything that a scan is told.
+#[derive(Debug, Clone)]
+pub struct ScanConfig {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// Which databases.
+    pub databases: Databases,
+    /// Which keys.
+    pub filter: Filter,
+    /// `--all-keys`: ask everything of every key, and report every key.
+    pub all_keys: bool,
+    /// `--sample N`: measure about so many keys, at random cursors.
+    pub sample_keys: Option<u64>,
+    /// Commands per second; `None` is no limit.
+    pub rate: Option<f64>,
+    /// Elements asked of each SCAN call.
+    pub count: Count,
+    /// Canary round trip above which the pace halves.
+    pub latency_max: Duration,
+    /// Canary round trip above which the run stops.
+    pub latency_abort: Duration,
+    /// `MEMORY USAGE ... SAMPLES`; 0 (all elements) only where the operator insists.
+    pub memory_samples: u32,
+    /// `--exact-lists`: count quicklist nodes with DEBUG OBJECT where that is allowed.
+    pub exact_lists: bool,
+    /// Length of the top list.
+    pub top: usize,
+    /// Its order.
+    pub sort_by: SortBy,
+    /// Where the levels begin.
+    pub thresholds: Thresholds,
+}

@@ -1,0 +1,15 @@
+//! A key's facts with their verdict.
+
+use crate::engine::key::KeyFacts;
+use crate::engine::risk::Verdict;
+
+/// What was measured of a key and what follows from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// Index into [`crate::engine::report::ScanReport::servers`]: where it lives.
+    pub server: usize,
+    /// What was measured.
+    pub facts: KeyFacts,
+    /// What follows on this server.
+    pub verdict: Verdict,
+}
