@@ -1,0 +1,3 @@
+//! The engine against real servers.
+
+mod bench;
