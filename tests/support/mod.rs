@@ -12,14 +12,16 @@ mod fill;
 mod lab;
 mod proxy;
 mod resp;
+mod scan;
 mod server;
 
 pub(crate) use certs::Certificates;
 pub(crate) use command::{Bigkeys, Exit, Outcome};
 pub(crate) use lab::Lab;
-pub(crate) use proxy::{Action, Proxy, Request};
+pub(crate) use proxy::{Action, Proxy, Request, once_before};
 pub(crate) use resp::{Client, Value};
-pub(crate) use server::{ServerKind, ServerOptions};
+pub(crate) use scan::{CALM, Scan, key_of};
+pub(crate) use server::{ServerKind, free_port};
 
 /// Makes a test for each of the five servers out of one function that takes a [`ServerKind`]:
 ///
