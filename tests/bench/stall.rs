@@ -66,9 +66,14 @@ fn cases() -> Vec<Case> {
         add(Kind::Hash, elements, bytes);
         add(Kind::List, elements, bytes);
     }
-    for (elements, bytes) in
-        [(100_000, 10), (1_000_000, 10), (100_000, 100), (100_000, 1 << 10), (20_000, 9 << 10), (2_000, 100 << 10)]
-    {
+    for (elements, bytes) in [
+        (100_000, 10),
+        (1_000_000, 10),
+        (100_000, 100),
+        (100_000, 1 << 10),
+        (20_000, 9 << 10),
+        (2_000, 100 << 10),
+    ] {
         add(Kind::List, elements, bytes);
     }
     for elements in [10_000, 100_000, 1_000_000] {
@@ -134,7 +139,11 @@ fn build(connection: &mut Connection, case: Case) {
     }
     for index in 0..elements {
         let name = format!("{index:0>10}");
-        let filled = if bytes > name.len() { format!("{name}{}", "x".repeat(bytes - name.len())) } else { name.clone() };
+        let filled = if bytes > name.len() {
+            format!("{name}{}", "x".repeat(bytes - name.len()))
+        } else {
+            name.clone()
+        };
         match kind {
             Kind::Set => connection.push(&["SADD", "key", &filled]),
             Kind::Hash => connection.push(&["HSET", "key", &name, &filled]),
