@@ -11,7 +11,7 @@ use super::link::Link;
 use crate::engine::pace::{Guard, Histogram, Pace};
 
 /// Time between two PINGs while the scan runs.
-pub const CANARY_INTERVAL: Duration = Duration::from_millis(50);
+const CANARY_INTERVAL: Duration = Duration::from_millis(50);
 /// PINGs that make the baseline.
 const BASELINE_PINGS: u32 = 20;
 /// Time between two PINGs of the baseline.
@@ -28,6 +28,8 @@ pub struct CanaryState {
     pub during: Histogram,
     /// What the guard wants now.
     pub pace: Pace,
+    /// The last round trip.
+    pub last: Duration,
     /// Why there are no round trips, while there are none.
     pub blind: Option<String>,
 }
@@ -49,6 +51,7 @@ impl Canary {
             before: Histogram::new(guard.latency_max()),
             during: Histogram::new(guard.latency_max()),
             pace: Pace::Go { factor: 1.0 },
+            last: Duration::ZERO,
             blind: None,
         }));
         let (shutdown, shutdown_signal) = tokio::sync::oneshot::channel();
@@ -84,6 +87,16 @@ impl Canary {
     /// Returns what the guard wants now.
     pub fn pace(&self) -> Pace {
         self.lock().pace
+    }
+
+    /// Returns the last round trip.
+    pub fn last(&self) -> Duration {
+        self.lock().last
+    }
+
+    /// Returns whether the canary has no connection, so that nobody watches.
+    pub fn is_blind(&self) -> bool {
+        self.lock().blind.is_some()
     }
 
     /// Returns a copy of everything seen so far.
@@ -135,6 +148,7 @@ async fn sing(endpoint: &Endpoint, mut guard: Guard, state: &Mutex<CanaryState>,
                 let pace = guard.observe(round_trip);
                 edit(&mut |state| {
                     state.during.record(round_trip);
+                    state.last = round_trip;
                     // A stop stays: the run is over, whatever comes after.
                     if !matches!(state.pace, Pace::Stop(_)) {
                         state.pace = pace;

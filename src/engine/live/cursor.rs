@@ -17,6 +17,11 @@ pub struct Cursor(pub u64);
 impl Cursor {
     /// Both the first cursor and the one that says that the scan is over.
     pub const START: Self = Self(0);
+
+    /// Returns a cursor in a random place: SCAN takes any number, and masks it to the size of its table.
+    pub fn random() -> Self {
+        Self(super::capability::random())
+    }
 }
 
 /// What to ask of each SCAN call besides the cursor.

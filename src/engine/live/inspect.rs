@@ -53,7 +53,7 @@ pub struct Inspector {
 
 /// Groups that a stream may have for XINFO GROUPS to be asked: its reply cannot be cut, and takes the
 /// server about a microsecond a group.
-pub const STREAM_GROUPS_MAX: u64 = 4096;
+const STREAM_GROUPS_MAX: u64 = 4096;
 
 impl Inspector {
     /// Makes an inspector for a server. `samples` goes to MEMORY USAGE.
@@ -141,9 +141,10 @@ impl Inspector {
         key: KeyName,
         kind: Kind,
         size: Option<Measured>,
-        replies: &mut impl Iterator<Item = Reply>,
+        replies: Vec<Reply>,
         observed_at: SystemTime,
     ) -> Result<KeyFacts, (KeyName, DetailsMissing)> {
+        let mut replies = replies.into_iter();
         let mut next = || replies.next();
         let access = if self.asks_idle || self.asks_freq { next() } else { None };
         let encoding = if self.asks_encoding { next() } else { None };
@@ -241,9 +242,9 @@ pub fn wants_groups(facts: &KeyFacts) -> bool {
 }
 
 /// Reads the answer of XINFO GROUPS into the facts; where it was refused, the stream is unknown.
-pub fn read_groups(facts: &mut KeyFacts, reply: Option<Reply>) {
+pub fn read_groups(facts: &mut KeyFacts, reply: Reply) {
     let Some(stream) = &mut facts.stream else { return };
-    let Some(Ok(Value::Array(groups))) = reply else {
+    let Ok(Value::Array(groups)) = reply else {
         facts.stream = None;
         return;
     };
@@ -261,6 +262,12 @@ pub fn read_groups(facts: &mut KeyFacts, reply: Option<Reply>) {
         stream.consumers = stream.consumers.saturating_add(consumers);
     }
     stream.groups = groups.len() as u64;
+}
+
+/// Reads `ql_nodes` out of the answer of DEBUG OBJECT. `None`: it does not say.
+pub fn read_ql_nodes(reply: Reply) -> Option<u64> {
+    let line = text(&reply.ok()?)?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("ql_nodes:"))?.parse().ok()
 }
 
 fn stream_head(value: &Value) -> Option<StreamFacts> {

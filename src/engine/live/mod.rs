@@ -21,7 +21,7 @@ pub use capability::{databases_with_keys, dbsize, probe_server, run_id};
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use cursor::{Cursor, ScanPage, ScanRequest};
 pub use endpoint::{Address, Credentials, Endpoint, Secret, Timeouts, TlsOptions};
-pub use inspect::{CensusFacts, Inspector};
+pub use inspect::{CensusFacts, DetailsMissing, Inspector, read_groups, read_ql_nodes, wants_groups};
 pub use keysizes::{Keysizes, KeysizesRow};
 pub use link::{Link, LinkError};
 pub use reply::{Refusal, RefusalKind};
