@@ -267,7 +267,7 @@ mod tests {
                 add(&mut tree, format!("w{a}x:y{b}z:q{b}q:r{a}r:s:t").as_bytes(), 1);
             }
         }
-        add(&mut tree, &[b'x'; 1 << 20], 1);
+        add(&mut tree, &vec![b'x'; 1 << 20], 1);
         add(&mut tree, &[&[b'x'; 100][..], b":y"].concat(), 1);
         assert!(tree.nodes.len() <= PrefixTree::NODES_MAX);
         assert_eq!(tree.nodes[0].total.keys, 36_002);

@@ -183,7 +183,9 @@ impl TopList {
             self.enter(rank, slot);
             return true;
         }
-        let &(least, Reverse(slot)) = self.order.first().expect("a full list with a limit holds a key");
+        let Some(&(least, Reverse(slot))) = self.order.first() else {
+            return false;
+        };
         if rank <= least {
             return false;
         }
