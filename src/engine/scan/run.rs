@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Access, Flavour, Permission, Role, ServerProfile, SkipReason, Skipped, Version};
+use crate::engine::key::{Access, Flavour, Permission, Role, ServerProfile, SkipReason, Version};
 use crate::engine::live::{
     Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, RefusalKind,
     databases_with_keys, dbsize, probe_server,
@@ -13,7 +13,6 @@ use crate::engine::pace::{Guard, Histogram};
 use crate::engine::report::{
     CanarySummary, Completeness, IncompleteReason, LatencySummary, PaceSummary, ScanReport, SkipSummary,
 };
-use crate::engine::risk::judge;
 
 use super::config::{Databases, ScanConfig};
 use super::error::ScanError;
@@ -266,7 +265,7 @@ where
         dbsize_after: closing.dbsize_after,
         maybe_counted_twice: done.maybe_counted_twice,
         census: done.tally.census,
-        levels: done.tally.levels,
+        levels: done.tally.levels.0,
         prefixes: done.tally.prefixes.heaviest(PREFIXES_SHOWN, sort_by),
         expiry: done.tally.expiry.summary(STORMS_SHOWN),
         sort_by,
