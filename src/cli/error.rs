@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 use super::exit::Exit;
@@ -106,7 +107,10 @@ impl fmt::Display for CommandError {
         let mut line = self.kind.to_string();
         let mut cause = self.source.as_deref().map(|source| source as &(dyn Error + 'static));
         while let Some(error) = cause {
-            let text = error.to_string();
+            let text = match error.downcast_ref::<io::Error>() {
+                Some(error) => plain(error),
+                None => error.to_string(),
+            };
             if !text.is_empty() && !line.contains(&text) {
                 if !line.is_empty() {
                     line.push_str(": ");
@@ -119,6 +123,20 @@ impl fmt::Display for CommandError {
     }
 }
 
+/// Returns what the system says, as we write: no capital, no number that nobody looks up.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split_once(" (os error ").map_or(text.as_str(), |(text, _)| text);
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        // `I/O` and the like keep theirs.
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            format!("{}{}", first.to_lowercase(), &text[first.len_utf8()..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
 impl Error for CommandError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn Error + 'static))
@@ -127,8 +145,6 @@ impl Error for CommandError {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[derive(Debug)]
@@ -152,6 +168,12 @@ mod tests {
         let error = CommandError::new(ErrorKind::Scan).because(cause);
         assert_eq!(error.to_string(), "cannot reach h:1: refused");
         assert_eq!(error.exit(), Exit::Failed);
+    }
+
+    #[test]
+    fn what_the_system_says_is_said_as_we_write() {
+        let error = CommandError::new(ErrorKind::Output(None)).because(io::Error::from_raw_os_error(28));
+        assert_eq!(error.to_string(), "cannot write to stdout: no space left on device");
     }
 
     #[test]

@@ -34,11 +34,13 @@ fn render_man(pages: &mut Vec<u8>) -> io::Result<()> {
     main.render_synopsis_section(pages)?;
     main.render_description_section(pages)?;
     for command in commands {
-        let heading = format!("bigkeys {}", command.get_name()).to_uppercase();
-        pages.extend_from_slice(format!(".SH {heading}\n").as_bytes());
+        let name = command.get_name();
+        pages.extend_from_slice(format!(".SH BIGKEYS {}\n", name.to_uppercase()).as_bytes());
+        // Not the crate's synopsis: with fifty flags it is a wall.
+        let arguments = if command.get_positionals().next().is_some() { "ARGUMENT" } else { "[OPTIONS]" };
+        pages.extend_from_slice(format!("\\fBbigkeys {name}\\fR {arguments}\n.PP\n").as_bytes());
         let page = clap_mangen::Man::new(command);
         let mut body = Vec::new();
-        page.render_synopsis_section(&mut body)?;
         page.render_description_section(&mut body)?;
         page.render_options_section(&mut body)?;
         // Sections of a command are subsections of the one page.
@@ -59,8 +61,8 @@ mod tests {
         let mut pages = Vec::new();
         render_man(&mut pages).expect("it is memory");
         let text = String::from_utf8(pages).expect("it is text");
-        for part in [".TH bigkeys", ".SH \"BIGKEYS SCAN\"", "rate", "print\\-acl", "abort\\-latency"] {
-            assert!(text.replace(".SH BIGKEYS SCAN", ".SH \"BIGKEYS SCAN\"").contains(part), "{part}");
+        for part in [".TH bigkeys", ".SH BIGKEYS SCAN", "rate", "print\\-acl", "abort\\-latency"] {
+            assert!(text.contains(part), "{part}");
         }
     }
 
