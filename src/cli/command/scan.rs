@@ -1,0 +1,389 @@
+//! `bigkeys scan`: settles what was typed, runs the engine, writes the results, says how it ended.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::pin::pin;
+
+use tokio::runtime;
+
+use crate::cli::args::{Format, PaceArgs, Rate, ScanArgs};
+use crate::cli::console::{self, Console};
+use crate::cli::error::{CommandError, ErrorKind};
+use crate::cli::exit::{Exit, keys_from_level};
+use crate::cli::interrupt::Interrupt;
+use crate::cli::progress::ProgressView;
+use crate::cli::surroundings::Surroundings;
+use crate::engine::event::{Event, Stop};
+use crate::engine::key::ServerProfile;
+use crate::engine::live::Endpoint;
+use crate::engine::report::{Completeness, IncompleteReason, ScanReport};
+use crate::engine::scan::{Count, Databases, Filter, ScanConfig};
+
+use super::outputs::{OutputError, Outputs};
+use super::pending::{ScanError, run};
+use super::{acl, connect};
+
+/// Keys a SCAN call may be told to walk without `--i-know-this-blocks`: some milliseconds.
+const COUNT_MAX: u32 = 10_000;
+
+/// `MEMORY USAGE ... SAMPLES` without `--i-know-this-blocks`: 0.7 s for a million members is 0.7 ms for a
+/// thousand.
+const SAMPLES_MAX: u32 = 1_000;
+
+/// What was typed, settled.
+#[derive(Debug)]
+struct Settled {
+    config: ScanConfig,
+    /// Form of stdout.
+    stdout: Format,
+    /// Files, with their forms.
+    files: Vec<(PathBuf, Format)>,
+    warnings: Vec<String>,
+}
+
+/// Runs `bigkeys scan`.
+pub(in crate::cli) fn scan(
+    args: &ScanArgs,
+    around: &Surroundings,
+    console: &Console,
+) -> Result<Exit, CommandError> {
+    if args.depth.print_acl {
+        return print_acl(args, around, console);
+    }
+    let settled = settle(args, around, |prompt| rpassword::prompt_password(prompt))?;
+    for warning in &settled.warnings {
+        console.warn(warning);
+    }
+    // Not before the prompt: Ctrl-C there should end the process as ever.
+    let interrupt = Interrupt::listen()
+        .map_err(|error| CommandError::new(ErrorKind::System("cannot listen for signals")).because(error))?;
+    let colour = around.stdout_is_terminal && !around.no_color && !args.console.no_color;
+    let columns = around.columns.unwrap_or(80);
+    let mut outputs = Outputs::open(settled.stdout, &settled.files, usize::from(columns), colour, &interrupt)
+        .map_err(output_error)?;
+    let rows_on_terminal = around.stdout_is_terminal && settled.stdout != Format::Table;
+    let mut progress = ProgressView::new(args.console, around, rows_on_terminal, console.bar());
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::new(ErrorKind::System("cannot start the runtime")).because(error))?;
+
+    let driven = runtime.block_on(drive(&settled.config, &mut outputs, &mut progress, console, &interrupt));
+    progress.finish();
+    let report = driven?;
+    outputs.finish(&report).map_err(output_error)?;
+    if outputs.is_closed() {
+        // Nobody listens any more: `bigkeys scan | head` is no failure.
+        return Ok(Exit::Done);
+    }
+    let exit = Exit::of_scan(&report, args.output.fail_on);
+    if settled.stdout != Format::Table || !outputs.stdout_is_whole() {
+        conclude(&report, console);
+    }
+    if let (Exit::FailOn, Some(level)) = (exit, args.output.fail_on) {
+        let keys = keys_from_level(&report, level);
+        console.note(&format!("--fail-on {level}: {keys} keys reach this level"));
+    }
+    Ok(exit)
+}
+
+/// Runs the engine, listens to it and to signals, and returns its report.
+async fn drive(
+    config: &ScanConfig,
+    outputs: &mut Outputs,
+    progress: &mut ProgressView,
+    console: &Console,
+    interrupt: &Interrupt,
+) -> Result<ScanReport, CommandError> {
+    let has_begun = std::cell::Cell::new(false);
+    let mut failure = None;
+    let ended = {
+        let mut servers: Vec<ServerProfile> = Vec::new();
+        let on_event = |event: Event<'_>| {
+            let written = match event {
+                Event::Finding(finding) => match servers.get(finding.server) {
+                    Some(server) => outputs.write(finding, server),
+                    None => Ok(()),
+                },
+                Event::Progress(now) => {
+                    progress.update(&now);
+                    outputs.tick()
+                }
+                other => {
+                    if let Event::Started(server) = &other {
+                        has_begun.set(true);
+                        servers.push((*server).clone());
+                    }
+                    tell(&other, console);
+                    Ok(())
+                }
+            };
+            match written {
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(Stop::OutputFailed)
+                }
+                Ok(()) if outputs.is_closed() => ControlFlow::Break(Stop::OutputClosed),
+                Ok(()) if interrupt.is_requested() => ControlFlow::Break(Stop::Interrupted),
+                Ok(()) => ControlFlow::Continue(()),
+            }
+        };
+        let mut scan = pin!(run(config, on_event));
+        tokio::select! {
+            ended = &mut scan => ended,
+            () = interrupt.requested() => {
+                if !has_begun.get() {
+                    return Err(CommandError::new(ErrorKind::Interrupted));
+                }
+                console.note("interrupted: finishing what is in flight; once more ends it at once");
+                scan.await
+            }
+        }
+    };
+    if let Some(error) = failure {
+        // The other outputs still get what there is, marked as partial.
+        if let Ok(report) = &ended {
+            let _ = outputs.finish(report);
+        }
+        return Err(output_error(error));
+    }
+    ended.map_err(|error: ScanError| {
+        let hint = error.hint();
+        let error = CommandError::new(ErrorKind::Scan).because(error);
+        if hint.is_empty() { error } else { error.hint(hint) }
+    })
+}
+
+/// Tells a person what the engine says.
+fn tell(event: &Event<'_>, console: &Console) {
+    match event {
+        Event::Started(server) if console.is_verbose() => {
+            for line in describe(server) {
+                console.detail(&line);
+            }
+        }
+        Event::Skipped(skipped) if console.is_verbose() => {
+            let detail = skipped.detail.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+            console.detail(&format!(
+                "skipped {} (db {}): {}{detail}",
+                skipped.key,
+                skipped.db,
+                skipped.why.as_str()
+            ));
+        }
+        Event::SlowedDown { latency, commands_per_second } => console.detail(&format!(
+            "a PING took {}: slowing down to {commands_per_second:.0} commands/s",
+            milliseconds(*latency)
+        )),
+        Event::Reconnecting { attempt, wait, why } => {
+            console.warn(&format!("connection lost ({why}): attempt {attempt} in {}", milliseconds(*wait)));
+        }
+        Event::Restarted { db } => {
+            console.warn(&format!("the server restarted: database {db} is scanned from the start"));
+        }
+        Event::Warning(text) => console.warn(text),
+        Event::Started(_) | Event::Skipped(_) | Event::Progress(_) | Event::Finding(_) => {}
+    }
+}
+
+/// Says on stderr what CSV has no place for: that the result is not whole.
+fn conclude(report: &ScanReport, console: &Console) {
+    let why = match &report.completeness {
+        Completeness::Complete => return,
+        Completeness::Sampled { keys, keys_total } => {
+            console.note(&format!("a sample: {keys} of {keys_total} keys"));
+            return;
+        }
+        Completeness::CompleteButSkipped => {
+            let total: u64 = report.skipped.counts.iter().map(|(_, keys)| keys).sum();
+            let reasons: Vec<String> = report
+                .skipped
+                .counts
+                .iter()
+                .filter(|(_, keys)| *keys > 0)
+                .map(|(why, keys)| format!("{keys} {}", why.as_str()))
+                .collect();
+            console.note(&format!("{total} keys could not be measured: {}", reasons.join(", ")));
+            return;
+        }
+        Completeness::Partial(reason) => match reason {
+            IncompleteReason::Interrupted => "interrupted".to_owned(),
+            IncompleteReason::Guard(latency) => {
+                format!("stopped by the latency guard: a PING took {}", milliseconds(*latency))
+            }
+            IncompleteReason::ConnectionLost(why) => format!("the connection was lost: {why}"),
+            IncompleteReason::ScanRefused(why) => format!("the server refused SCAN: {why}"),
+            IncompleteReason::RestartedTooOften => "the server restarted too often".to_owned(),
+            IncompleteReason::OutputFailed => "an output could not be written".to_owned(),
+        },
+    };
+    console.warn(&format!("the result is partial ({} keys seen): {why}", report.keys_seen));
+}
+
+/// Returns what `-v` says of a server.
+fn describe(server: &ServerProfile) -> Vec<String> {
+    let setting = |name: &str, value: Option<bool>| match value {
+        Some(true) => format!("{name} yes"),
+        Some(false) => format!("{name} no"),
+        None => format!("{name} unknown"),
+    };
+    let lazyfree = &server.lazyfree;
+    let mut lines = vec![
+        format!("{}: {} {}, {:?}", server.node, server.flavour, server.version, server.role).to_lowercase(),
+        format!("  maxmemory-policy: {}", server.maxmemory_policy.as_deref().unwrap_or("unknown")),
+        format!(
+            "  lazyfree-lazy-: {}",
+            [
+                setting("user-del", lazyfree.user_del),
+                setting("expire", lazyfree.expire),
+                setting("server-del", lazyfree.server_del),
+                setting("eviction", lazyfree.eviction),
+                setting("user-flush", lazyfree.user_flush),
+            ]
+            .join(", ")
+        ),
+    ];
+    for (access, permission) in &server.access {
+        lines.push(format!("  {}: {}", access.as_str(), permission.as_str()));
+    }
+    for (name, value) in &server.limits.settings {
+        lines.push(format!("  {name}: {value}"));
+    }
+    lines
+}
+
+fn print_acl(args: &ScanArgs, around: &Surroundings, console: &Console) -> Result<Exit, CommandError> {
+    // No server is asked, so nobody is asked for a password either.
+    let settled = settle(args, around, |_| Ok(String::new()))?;
+    for remark in acl::remarks() {
+        console.note(&remark);
+    }
+    console::print(format!("{}\n", acl::rule(&settled.config)).as_bytes())
+}
+
+/// Settles what was typed with terminal and environment. `ask` prompts for a password.
+fn settle(
+    args: &ScanArgs,
+    around: &Surroundings,
+    ask: impl FnOnce(&str) -> io::Result<String>,
+) -> Result<Settled, CommandError> {
+    check_pace(&args.pace)?;
+    let files = files(&args.output.outputs)?;
+    let terminal_form = if around.stdout_is_terminal { Format::Table } else { Format::Csv };
+    let target = connect::settle(&args.connect, around, ask)?;
+    let config = scan_config(args, target.endpoint, target.databases);
+    Ok(Settled {
+        config,
+        stdout: args.output.format.unwrap_or(terminal_form),
+        files,
+        warnings: target.warnings,
+    })
+}
+
+fn scan_config(args: &ScanArgs, endpoint: Endpoint, databases: Databases) -> ScanConfig {
+    let ScanArgs { filter, pace, output, depth, .. } = args;
+    ScanConfig {
+        endpoint,
+        databases,
+        filter: Filter {
+            globs: filter.matches.iter().map(|glob| glob.0.clone()).collect(),
+            exclude_globs: filter.exclude.iter().map(|glob| glob.0.clone()).collect(),
+            regex: filter.regex.clone(),
+            kinds: filter.kinds.clone(),
+            encodings: filter.encodings.clone(),
+            bytes_min: filter.min_bytes,
+            elements_min: filter.min_elements,
+            allocations_min: filter.min_allocs,
+            level_min: filter.risk,
+            ttl: filter.ttl,
+            idle_over: filter.idle_over,
+        },
+        all_keys: output.all_keys,
+        sample_keys: filter.sample,
+        rate: match pace.rate {
+            Rate::PerSecond(rate) => Some(rate),
+            Rate::Max => None,
+        },
+        count: pace.count,
+        latency_max: pace.max_latency,
+        latency_abort: pace.abort_latency,
+        memory_samples: pace.samples,
+        exact_lists: depth.exact_lists,
+        top: output.top,
+        sort_by: output.sort,
+        thresholds: output.levels,
+    }
+}
+
+/// Refuses what would block the server, unless somebody insists.
+fn check_pace(pace: &PaceArgs) -> Result<(), CommandError> {
+    if pace.abort_latency < pace.max_latency {
+        return Err(CommandError::usage(format!(
+            "--abort-latency {} is below --max-latency {}: the scan would stop before it slows down",
+            milliseconds(pace.abort_latency),
+            milliseconds(pace.max_latency)
+        ))
+        .hint("raise --abort-latency or lower --max-latency"));
+    }
+    if pace.i_know_this_blocks {
+        return Ok(());
+    }
+    let insist = "use a replica that nobody reads, and add --i-know-this-blocks";
+    match (pace.samples, pace.count) {
+        (0, _) => Err(CommandError::usage(
+            "--samples 0 makes MEMORY USAGE visit every element, and the server answers nobody meanwhile \
+             (0.7 s for a million members)",
+        )
+        .hint("the default of 5 is exact from Redis 8.4 on, and for strings everywhere")
+        .hint(insist)),
+        (samples, _) if samples > SAMPLES_MAX => Err(CommandError::usage(format!(
+            "--samples {samples} blocks the server for each key; above {SAMPLES_MAX} that has to be said twice"
+        ))
+        .hint(insist)),
+        (_, Count::Fixed(count)) if count > COUNT_MAX => Err(CommandError::usage(format!(
+            "--count {count} blocks the server for each SCAN; above {COUNT_MAX} that has to be said twice"
+        ))
+        .hint(insist)),
+        _ => Ok(()),
+    }
+}
+
+/// Finds the form of each file, by its suffix.
+fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Format)>, CommandError> {
+    let mut files: Vec<(PathBuf, Format)> = Vec::with_capacity(paths.len());
+    for path in paths {
+        if path.as_os_str() == "-" {
+            return Err(
+                CommandError::usage("-o takes a file").hint("stdout gets the form that --format names")
+            );
+        }
+        let form = Format::of_path(path).ok_or_else(|| {
+            CommandError::usage(format!("cannot tell the form of `{}` by its suffix", path.display()))
+                .hint("known are .csv, .json, .ndjson, .jsonl and .txt (the table)")
+        })?;
+        if files.iter().any(|(other, _)| other == path) {
+            return Err(CommandError::usage(format!("-o `{}` is given twice", path.display()))
+                .hint("name each file once"));
+        }
+        files.push((path.clone(), form));
+    }
+    Ok(files)
+}
+
+fn output_error(error: OutputError) -> CommandError {
+    let kind = io::Error::kind(&error.source);
+    let failed = CommandError::new(ErrorKind::Output(error.path)).because(error.source);
+    match kind {
+        io::ErrorKind::NotFound => failed.hint("its folder must exist"),
+        io::ErrorKind::StorageFull => failed.hint("write to another disk, or fewer rows without --all-keys"),
+        _ => failed,
+    }
+}
+
+fn milliseconds(duration: std::time::Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests;

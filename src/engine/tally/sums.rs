@@ -1,0 +1,55 @@
+//! All tallies of a scan in one.
+
+use crate::engine::key::Skipped;
+
+use super::{Census, ExpiryTally, Finding, LevelCounts, PrefixTree, SkipTally, SortBy, TopList};
+
+/// All tallies of a scan: each key is added once.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Counts by type and encoding.
+    pub census: Census,
+    /// Counts by level.
+    pub levels: LevelCounts,
+    /// The worst keys.
+    pub top: TopList,
+    /// Sums by prefix.
+    pub prefixes: PrefixTree,
+    /// Sums by time to live, and storms.
+    pub expiry: ExpiryTally,
+    /// What could not be measured.
+    pub skips: SkipTally,
+}
+
+impl Tally {
+    /// Makes an empty tally with a top list of so many keys.
+    pub fn new(top: usize, sort_by: SortBy) -> Self {
+        Self {
+            census: Census::default(),
+            levels: LevelCounts::default(),
+            top: TopList::new(top, sort_by),
+            prefixes: PrefixTree::default(),
+            expiry: ExpiryTally::default(),
+            skips: SkipTally::default(),
+        }
+    }
+
+    /// Adds a key that was measured. The same key must not come twice: only the top list can tell.
+    pub fn add(&mut self, finding: &Finding) {
+        self.count(finding);
+        self.top.offer(finding);
+    }
+
+    /// Adds a key that is too small for the top list.
+    pub fn count(&mut self, finding: &Finding) {
+        self.census.add(finding);
+        self.levels.add(finding);
+        self.prefixes.add(finding);
+        self.expiry.add(finding);
+    }
+
+    /// Adds a key that was not.
+    pub fn skip(&mut self, skipped: &Skipped) {
+        self.skips.add(skipped);
+    }
+}
