@@ -720,8 +720,8 @@ where
         }
         self.ticked_at = now;
         self.rates.observe(self.sums.keys_seen, self.pacer.with(|quota| quota.spent()), elapsed);
-        let biggest = self.sums.tally.top.worst().map(|finding| {
-            (finding.facts.key.clone(), finding.facts.kind.clone(), finding.verdict.allocations)
+        let biggest = self.sums.tally.top.worst().and_then(|finding| {
+            Some((finding.facts.key.clone(), finding.facts.kind.clone(), finding.verdict.allocations?))
         });
         let progress = Progress {
             db: self.db,
