@@ -18,8 +18,11 @@ const PLAIN_PERIOD: Duration = Duration::from_secs(5);
 /// Redraws a second. More only costs: every one is a write to a terminal that may be far away.
 const BAR_HZ: u8 = 8;
 
-/// Characters of a key's name that are shown.
-const KEY_CHARS_MAX: usize = 32;
+/// Characters of a key's name in a line.
+const KEY_CHARS: usize = 32;
+
+/// Characters of a key's name beside the bar: as many as leave room for the rest in 80 columns.
+const KEY_CHARS_BAR: usize = 16;
 
 /// How progress is shown, once terminal and flags are settled.
 #[derive(Debug)]
@@ -50,11 +53,12 @@ impl ProgressView {
             ProgressStyle::Plain => Self::Plain { last: Instant::now() },
             ProgressStyle::Auto if !around.stderr_is_terminal || rows_on_terminal => Self::None,
             ProgressStyle::Auto | ProgressStyle::Bar => {
-                let style = BarStyle::with_template("{bar:16} {percent:>3}% {wide_msg}")
+                let style = BarStyle::with_template("{bar:8} {wide_msg}")
                     .expect("the template is ours and well formed")
                     .progress_chars("=> ");
                 bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(BAR_HZ));
                 bar.set_style(style);
+                bar.set_message("connecting");
                 Self::Bar(bar.clone())
             }
         }
@@ -67,7 +71,7 @@ impl ProgressView {
                 // A keyspace that grew since it was counted is still not more than whole.
                 bar.set_length(progress.keys_total.max(progress.keys).max(1));
                 bar.set_position(progress.keys);
-                bar.set_message(describe(progress));
+                bar.set_message(summarize(progress));
             }
             Self::Plain { last } => {
                 let now = Instant::now();
@@ -89,20 +93,43 @@ impl ProgressView {
     }
 }
 
-/// Says how far the scan is, in one line without control characters.
+/// Says how far the scan is, in as few characters as a bar leaves.
+fn summarize(progress: &Progress) -> String {
+    let mut line = format!("{}/{} keys", compact(progress.keys), compact(progress.keys_total));
+    let _ = write!(line, ", {}/s", compact(rounded(progress.keys_per_second)));
+    if let Some(eta) = eta(progress) {
+        let (left, unit) = match eta.as_secs() {
+            seconds @ 0..100 => (seconds, "s"),
+            seconds @ 100..6_000 => (seconds.div_ceil(60), "m"),
+            seconds => (seconds.div_ceil(3_600), "h"),
+        };
+        let _ = write!(line, ", {left}{unit} left");
+    }
+    if let Some((key, kind, allocations)) = &progress.biggest {
+        let _ = write!(line, ", biggest {kind} {} {}", shortened(key, KEY_CHARS_BAR), compact(*allocations));
+    }
+    super::console::printable(&line)
+}
+
+/// Says how far the scan is, in one line of a log.
 fn describe(progress: &Progress) -> String {
     let mut line = format!("{} of {} keys", grouped(progress.keys), grouped(progress.keys_total));
     let _ = write!(
         line,
         ", {} keys/s, {} commands/s",
-        rounded(progress.keys_per_second),
-        rounded(progress.commands_per_second)
+        grouped(rounded(progress.keys_per_second)),
+        grouped(rounded(progress.commands_per_second))
     );
     if let Some(eta) = eta(progress) {
         let _ = write!(line, ", {} left", humantime::format_duration(eta));
     }
     if let Some((key, kind, allocations)) = &progress.biggest {
-        let _ = write!(line, ", biggest {kind} {} ({} allocations)", shortened(key), grouped(*allocations));
+        let _ = write!(
+            line,
+            ", biggest {kind} {} ({} allocations)",
+            shortened(key, KEY_CHARS),
+            grouped(*allocations)
+        );
     }
     super::console::printable(&line)
 }
@@ -118,24 +145,41 @@ fn eta(progress: &Progress) -> Option<Duration> {
 
 /// Returns a name as text, escaped where it must be, its middle left out where it is long: beginnings
 /// say the family of a key, ends say which it is.
-fn shortened(key: &KeyName) -> String {
-    // A name may be 512 MB. Of what is quoted, each byte gives a character at least.
+fn shortened(key: &KeyName, chars_max: usize) -> String {
+    // A name may have 512 MB. Each character shown takes four bytes at the most, so that these ends are
+    // enough, wherever they cut a character.
     let bytes = key.as_bytes();
-    let (text, ends_at) = if bytes.len() > 4 * KEY_CHARS_MAX {
-        let head = KeyName::from(&bytes[..2 * KEY_CHARS_MAX]).quoted();
-        let tail = KeyName::from(&bytes[bytes.len() - 2 * KEY_CHARS_MAX..]).quoted();
-        (format!("{head}{tail}"), true)
+    let end = 4 * chars_max;
+    let text = if bytes.len() > 2 * end {
+        let head = KeyName::from(&bytes[..end]).quoted();
+        let tail = KeyName::from(&bytes[bytes.len() - end..]).quoted();
+        format!("{}{}", &head[..head.len() - 1], &tail[1..])
     } else {
-        (key.to_text().0.into_owned(), false)
+        key.to_text().0.into_owned()
     };
     let count = text.chars().count();
-    if count <= KEY_CHARS_MAX && !ends_at {
+    if count <= chars_max {
         return text;
     }
-    let half = KEY_CHARS_MAX / 2;
+    let half = chars_max / 2;
     let head: String = text.chars().take(half).collect();
-    let tail: String = text.chars().skip(count - half + 1).collect();
+    let tail: String = text.chars().skip(count - (chars_max - half - 1)).collect();
     format!("{head}\u{2026}{tail}")
+}
+
+/// Returns a number in four or five characters: `987`, `12.3k`, `4.0M`.
+fn compact(number: u64) -> String {
+    let (unit, factor) = match number {
+        0..1_000 => return number.to_string(),
+        1_000..1_000_000 => ("k", 1_000),
+        1_000_000..1_000_000_000 => ("M", 1_000_000),
+        _ => ("G", 1_000_000_000),
+    };
+    // Rounded down: a bar that says 4.0M of 4.0M would be done.
+    match (number / factor, number % factor * 10 / factor) {
+        (whole @ 0..100, tenth) => format!("{whole}.{tenth}{unit}"),
+        (whole, _) => format!("{whole}{unit}"),
+    }
 }
 
 /// Returns a number with its thousands apart: `1 234 567`.
@@ -151,8 +195,13 @@ fn grouped(number: u64) -> String {
     text
 }
 
-fn rounded(number: f64) -> String {
-    format!("{:.0}", if number.is_finite() { number } else { 0.0 })
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and NaN is 0"
+)]
+fn rounded(number: f64) -> u64 {
+    number.round() as u64
 }
 
 #[cfg(test)]
@@ -176,9 +225,32 @@ mod tests {
     fn a_line_says_keys_rate_time_left_and_the_biggest() {
         assert_eq!(
             describe(&progress()),
-            "1 200 000 of 5 000 000 keys, 38000 keys/s, 9876 commands/s, 1m 40s left, biggest set cart:42 \
+            "1 200 000 of 5 000 000 keys, 38 000 keys/s, 9 876 commands/s, 1m 40s left, biggest set cart:42 \
              (3 000 000 allocations)"
         );
+    }
+
+    #[test]
+    fn a_bar_and_its_words_fit_80_columns() {
+        let biggest = Some((KeyName::from("session:2024:0123456789"), Kind::Stream, 3_000_000));
+        let words = summarize(&Progress { biggest, ..progress() });
+        assert_eq!(words, "1.2M/5.0M keys, 38.0k/s, 2m left, biggest stream session:\u{2026}3456789 3.0M");
+        assert!(words.chars().count() + "======== ".len() <= 80);
+    }
+
+    #[test]
+    fn compact_numbers_round_down() {
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1.0k"),
+            (12_345, "12.3k"),
+            (999_999, "999k"),
+            (u64::MAX, "18446744073G"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(compact(number), text);
+        }
     }
 
     #[test]
@@ -192,14 +264,15 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_shortened() {
-        assert_eq!(shortened(&KeyName::from("cart:42")), "cart:42");
-        assert_eq!(shortened(&KeyName::from("\x1b[2J")), r#""\x1b[2J""#);
-        assert_eq!(
-            shortened(&KeyName::from("session:2024:0123456789:abcdefgh:7")),
-            "session:2024:012\u{2026}6789:abcdefgh:7"
-        );
-        let huge = shortened(&KeyName::new(vec![0_u8; 1_000_000]));
-        assert_eq!(huge.chars().count(), KEY_CHARS_MAX);
-        assert!(huge.is_ascii() || huge.contains('\u{2026}'));
+        let cases = [
+            ("cart:42", "cart:42"),
+            ("\x1b[2J", r#""\x1b[2J""#),
+            ("session:2024:0123456789:abcdefgh:7", "session:2024:012\u{2026}6789:abcdefgh:7"),
+        ];
+        for (name, text) in cases {
+            assert_eq!(shortened(&KeyName::from(name), 32), text);
+        }
+        let huge = shortened(&KeyName::new(vec![0_u8; 1_000_000]), 16);
+        assert_eq!(huge, "\"\\x00\\x0\u{2026}00\\x00\"");
     }
 }

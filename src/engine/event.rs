@@ -19,7 +19,7 @@ pub struct Progress {
     /// Keys per second, over the last while.
     pub keys_per_second: f64,
     /// The key with the most allocations so far.
-    pub biggest: Option<(KeyName, Kind, Option<u64>)>,
+    pub biggest: Option<(KeyName, Kind, u64)>,
 }
 
 /// Something that happened.

@@ -19,7 +19,7 @@ const START_ATTEMPTS: u32 = 200;
 /// A server binary under the name the tables show.
 pub(crate) struct Binary {
     pub(crate) name: String,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Reads `NAME=PATH` arguments; without any, takes every server below `target/servers`.
@@ -99,6 +99,11 @@ impl Server {
             child.wait().ok();
         }
         panic!("{} does not start", binary.path.display());
+    }
+
+    /// Returns the port it listens on.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Opens a connection.

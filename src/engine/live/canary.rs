@@ -15,7 +15,7 @@ const CANARY_INTERVAL: Duration = Duration::from_millis(50);
 /// PINGs that make the baseline.
 const BASELINE_PINGS: u32 = 20;
 /// Time between two PINGs of the baseline.
-const BASELINE_INTERVAL: Duration = Duration::from_millis(20);
+const BASELINE_INTERVAL: Duration = Duration::from_millis(10);
 /// First wait before a broken canary connection is made again; it doubles up to a second.
 const RECONNECT_WAIT: Duration = Duration::from_millis(50);
 

@@ -143,22 +143,32 @@ fn table(facts: &KeyFacts, server: &ServerProfile) -> Option<(u64, bool)> {
 }
 
 /// How a hash keeps a field and its value.
-enum Hash {
+pub(super) enum Hash {
     /// Always in blocks of their own.
     Apart(PerMille),
     /// In one block up to [`EMBEDDED_ENTRY_BYTES`], else in two; the rate is for one.
     Embedded(PerMille),
 }
 
+impl Hash {
+    /// Returns the rate of the dearest layout, and the blocks that each field has at the least.
+    pub(super) fn at_most(&self) -> (PerMille, u64) {
+        match self {
+            Self::Apart(rate) => (*rate, 2),
+            Self::Embedded(rate) => (rate + ONE, 1),
+        }
+    }
+}
+
 /// Frees per element of the table encodings, on one server.
-struct Layout {
-    set: PerMille,
-    zset: PerMille,
-    hash: Hash,
+pub(super) struct Layout {
+    pub(super) set: PerMille,
+    pub(super) zset: PerMille,
+    pub(super) hash: Hash,
 }
 
 impl Layout {
-    fn of(server: &ServerProfile) -> Self {
+    pub(super) fn of(server: &ServerProfile) -> Self {
         let at_least = |major, minor| server.version >= Version::new(major, minor, 0);
         let shared = ONE + ENTRY_IF_SHARED;
         let chained = ONE + CHAINED_BUCKETS;
