@@ -1,8 +1,24 @@
 //! Writes results. Renderers take `impl io::Write`; width and colour are arguments.
 
+mod csv;
+mod format;
+mod json;
 mod model;
+mod ndjson;
+mod read;
+mod row;
+#[cfg(test)]
+pub(crate) mod sample;
+mod writer;
 
+pub use self::csv::CsvWriter;
+pub use format::{Format, SCHEMA_VERSION};
+pub use json::JsonWriter;
 pub use model::{
     CanarySummary, Completeness, IncompleteReason, KeysizesCheck, LatencySummary, PaceSummary, ScanReport,
     SkipSummary,
 };
+pub use ndjson::NdjsonWriter;
+pub use read::{FindingReader, ListedKey, ReadError};
+pub use row::COLUMNS;
+pub use writer::FindingWriter;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::engine::key::{ServerProfile, SkipReason, Skipped};
-use crate::engine::tally::{Census, Finding, SortBy};
+use crate::engine::tally::{Census, ExpirySummary, Finding, PrefixSummary, SkipTally, SortBy};
 
 /// Round trips of the canary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,8 +51,21 @@ pub struct PaceSummary {
 pub struct SkipSummary {
     /// How many for each reason.
     pub counts: Vec<(SkipReason, u64)>,
-    /// The first few, as examples.
+    /// The first few of each reason, as examples.
     pub examples: Vec<Skipped>,
+}
+
+impl SkipSummary {
+    /// Returns how many keys were skipped.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl From<&SkipTally> for SkipSummary {
+    fn from(tally: &SkipTally) -> Self {
+        Self { counts: tally.counts(), examples: tally.examples().to_vec() }
+    }
 }
 
 /// Why a result is not whole.
@@ -72,6 +85,20 @@ pub enum IncompleteReason {
     OutputFailed,
 }
 
+impl IncompleteReason {
+    /// Returns the word used in JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Interrupted => "interrupted",
+            Self::Guard(_) => "guard",
+            Self::ConnectionLost(_) => "connection_lost",
+            Self::ScanRefused(_) => "scan_refused",
+            Self::RestartedTooOften => "restarted_too_often",
+            Self::OutputFailed => "output_failed",
+        }
+    }
+}
+
 /// Whether the result covers the keyspace.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Completeness {
@@ -88,6 +115,18 @@ pub enum Completeness {
     },
     /// It ended before.
     Partial(IncompleteReason),
+}
+
+impl Completeness {
+    /// Returns the word used in JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::CompleteButSkipped => "complete_but_skipped",
+            Self::Sampled { .. } => "sampled",
+            Self::Partial(_) => "partial",
+        }
+    }
 }
 
 /// `INFO keysizes` against what the scan found: keys with at least so many elements.
@@ -141,6 +180,10 @@ pub struct ScanReport {
     pub maybe_counted_twice: Option<String>,
     /// Counts by type and encoding.
     pub census: Census,
+    /// The heaviest prefixes.
+    pub prefixes: PrefixSummary,
+    /// When keys go, and expiry storms, among the keys whose TTL is known.
+    pub expiry: ExpirySummary,
     /// The worst keys, worst first.
     pub top: Vec<Finding>,
     /// What "worst" means.

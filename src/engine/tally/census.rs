@@ -6,7 +6,7 @@ use crate::engine::key::{Encoding, Kind};
 
 use super::Finding;
 
-/// A row of the census.
+/// A row of the census, and of everything else that adds keys up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CensusRow {
     /// Keys.
@@ -21,6 +21,38 @@ pub struct CensusRow {
     pub keys_uncounted: u64,
     /// Allocations of those for which they are known.
     pub allocations: u64,
+    /// Keys whose allocations are unknown.
+    pub keys_unjudged: u64,
+}
+
+impl CensusRow {
+    /// Counts a key in.
+    pub fn add(&mut self, finding: &Finding) {
+        self.keys += 1;
+        add_known(finding.facts.bytes(), &mut self.bytes, &mut self.keys_unsized);
+        add_known(finding.facts.elements, &mut self.elements, &mut self.keys_uncounted);
+        add_known(finding.verdict.allocations, &mut self.allocations, &mut self.keys_unjudged);
+    }
+
+    /// Adds another row.
+    pub fn merge(&mut self, other: &Self) {
+        self.keys += other.keys;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.keys_unsized += other.keys_unsized;
+        self.elements = self.elements.saturating_add(other.elements);
+        self.keys_uncounted += other.keys_uncounted;
+        self.allocations = self.allocations.saturating_add(other.allocations);
+        self.keys_unjudged += other.keys_unjudged;
+    }
+}
+
+/// Adds where the value is known, else counts the key among those that it is unknown of. A hostile
+/// server may answer any number: sums saturate.
+fn add_known(value: Option<u64>, sum: &mut u64, unknown: &mut u64) {
+    match value {
+        Some(value) => *sum = sum.saturating_add(value),
+        None => *unknown += 1,
+    }
 }
 
 /// Counts by type and encoding. The number of rows is bounded (see [`Census::ROWS_MAX`]).
@@ -28,6 +60,8 @@ pub struct CensusRow {
 pub struct Census {
     /// Rows by type and encoding; no encoding means that it was not asked, as for most small keys.
     pub rows: BTreeMap<(Kind, Option<Encoding>), CensusRow>,
+    /// Keys of types and encodings that came after the rows were full.
+    pub other: CensusRow,
 }
 
 impl Census {
@@ -36,6 +70,81 @@ impl Census {
 
     /// Counts a key in.
     pub fn add(&mut self, finding: &Finding) {
-        let _ = finding;
+        // Cloning a native type or encoding copies a tag; only a module's own name is allocated.
+        let place = (finding.facts.kind.clone(), finding.facts.encoding.clone());
+        if let Some(row) = self.rows.get_mut(&place) {
+            row.add(finding);
+        } else if self.rows.len() < Self::ROWS_MAX {
+            self.rows.entry(place).or_default().add(finding);
+        } else {
+            self.other.add(finding);
+        }
+    }
+
+    /// Adds another census: that of another shard.
+    pub fn merge(&mut self, other: &Self) {
+        for (place, row) in &other.rows {
+            if let Some(held) = self.rows.get_mut(place) {
+                held.merge(row);
+            } else if self.rows.len() < Self::ROWS_MAX {
+                self.rows.insert(place.clone(), *row);
+            } else {
+                self.other.merge(row);
+            }
+        }
+        self.other.merge(&other.other);
+    }
+
+    /// Returns the sum of all rows.
+    pub fn total(&self) -> CensusRow {
+        let mut total = self.other;
+        for row in self.rows.values() {
+            total.merge(row);
+        }
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tally::sample::finding;
+
+    #[test]
+    fn unknown_is_counted_and_never_added_as_zero() {
+        let mut census = Census::default();
+        census.add(&finding("a").allocations(10).build());
+        let mut dark = finding("b").unjudged().build();
+        dark.facts.size = None;
+        dark.facts.elements = None;
+        census.add(&dark);
+        let total = census.total();
+        assert_eq!((total.keys, total.keys_unsized, total.keys_uncounted, total.keys_unjudged), (2, 1, 1, 1));
+        assert_eq!(total.allocations, 10);
+    }
+
+    #[test]
+    fn rows_are_bounded_and_totals_still_add_up() {
+        let mut census = Census::default();
+        for n in 0..1000 {
+            let mut finding = finding("k").build();
+            finding.facts.kind = Kind::Other(format!("module{n}").into());
+            census.add(&finding);
+        }
+        assert_eq!(census.rows.len(), Census::ROWS_MAX);
+        assert_eq!(census.other.keys, 1000 - Census::ROWS_MAX as u64);
+        assert_eq!(census.total().keys, 1000);
+        let mut doubled = census.clone();
+        doubled.merge(&census);
+        assert_eq!(doubled.total().keys, 2000);
+    }
+
+    #[test]
+    fn hostile_numbers_do_not_overflow() {
+        let mut census = Census::default();
+        for _ in 0..3 {
+            census.add(&finding("a").allocations(u64::MAX).build());
+        }
+        assert_eq!(census.total().allocations, u64::MAX);
     }
 }

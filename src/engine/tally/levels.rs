@@ -1,0 +1,52 @@
+//! How many keys there are of each level.
+
+use crate::engine::risk::Level;
+
+use super::Finding;
+
+/// Keys by level: the order of [`Level::ALL`], then those whose level is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelCounts(pub [u64; 6]);
+
+impl LevelCounts {
+    /// Counts a key in.
+    pub fn add(&mut self, finding: &Finding) {
+        let index = finding.verdict.level.map_or(Level::ALL.len(), |level| level as usize);
+        self.0[index] += 1;
+    }
+
+    /// Returns the number of keys of a level; `None` asks for those whose level is unknown.
+    pub fn get(&self, level: Option<Level>) -> u64 {
+        self.0[level.map_or(Level::ALL.len(), |level| level as usize)]
+    }
+
+    /// Returns the number of keys of at least this level.
+    pub fn at_least(&self, level: Level) -> u64 {
+        self.0[level as usize..Level::ALL.len()].iter().sum()
+    }
+
+    /// Returns the highest level that any key has.
+    pub fn highest(&self) -> Option<Level> {
+        Level::ALL.into_iter().rev().find(|&level| self.get(Some(level)) > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tally::sample::finding;
+
+    #[test]
+    fn levels_are_counted_in_the_order_of_all() {
+        for (index, level) in Level::ALL.into_iter().enumerate() {
+            assert_eq!(level as usize, index);
+        }
+        let mut counts = LevelCounts::default();
+        counts.add(&finding("a").level(Level::High).build());
+        counts.add(&finding("b").level(Level::Critical).build());
+        counts.add(&finding("c").unjudged().build());
+        assert_eq!(counts.0, [0, 0, 0, 1, 1, 1]);
+        assert_eq!(counts.at_least(Level::High), 2);
+        assert_eq!(counts.highest(), Some(Level::Critical));
+    }
+}
