@@ -3,7 +3,6 @@
 mod acl;
 mod connect;
 mod generate;
-mod outputs;
 mod pending;
 mod scan;
 

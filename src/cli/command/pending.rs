@@ -20,12 +20,12 @@ impl fmt::Display for ScanError {
 impl std::error::Error for ScanError {}
 
 impl ScanError {
+    #[expect(clippy::unused_self, reason = "the engine's is not")]
     pub(super) fn hint(&self) -> &'static str {
         ""
     }
 }
 
-#[expect(clippy::unused_async, reason = "the engine's is")]
 pub(super) async fn run(
     _config: &ScanConfig,
     mut on_event: impl FnMut(Event<'_>) -> ControlFlow<Stop>,
