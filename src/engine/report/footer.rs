@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::engine::key::{Access, Permission};
+use crate::engine::risk::Level;
 use crate::engine::tally::TtlBucket;
 
 use super::grid::Tone;
@@ -14,6 +15,7 @@ pub(super) fn write_footer(page: &mut Page<'_, impl Write>, report: &ScanReport)
     page.blank()?;
     page.heading("Summary")?;
     page.entry("keys", Tone::Plain, &keys(report))?;
+    page.entry("levels", Tone::Plain, &levels(report))?;
     if let Some(why) = &report.maybe_counted_twice {
         page.entry("", Tone::Warning, &format!("some keys may be counted twice: {}", safe(why)))?;
     }
@@ -37,6 +39,7 @@ pub(super) fn write_footer(page: &mut Page<'_, impl Write>, report: &ScanReport)
     }
     write_keysizes(page, &report.keysizes)?;
     write_refused(page, report)?;
+    write_settings(page, report)?;
     for (index, warning) in report.warnings.iter().enumerate() {
         page.entry(if index == 0 { "warning" } else { "" }, Tone::Warning, &safe(warning))?;
     }
@@ -50,7 +53,7 @@ fn keys(report: &ScanReport) -> String {
         parts.push(format!("{} passed the filters", exact(report.keys_matched)));
     }
     if report.duplicates > 0 {
-        parts.push(format!("{} that SCAN returned again not counted again", exact(report.duplicates)));
+        parts.push(format!("{} returned again by SCAN and counted once", exact(report.duplicates)));
     }
     if let Some(after) = report.dbsize_after
         && after != report.dbsize_before
@@ -58,6 +61,20 @@ fn keys(report: &ScanReport) -> String {
         parts.push(format!("DBSIZE went from {} to {}", exact(report.dbsize_before), exact(after)));
     }
     parts.join(", ")
+}
+
+fn levels(report: &ScanReport) -> String {
+    let names = Level::ALL.iter().map(|level| level.as_str()).chain(["unknown"]);
+    let mut levels: Vec<String> = names
+        .zip(report.levels)
+        .filter(|(_, keys)| *keys > 0)
+        .map(|(name, keys)| format!("{} {name}", exact(keys)))
+        .collect();
+    // The worst first, and what is unknown after them.
+    let unknown = if report.levels[Level::ALL.len()] > 0 { levels.pop() } else { None };
+    levels.reverse();
+    levels.extend(unknown);
+    if levels.is_empty() { "none".to_owned() } else { levels.join(", ") }
 }
 
 fn skipped(report: &ScanReport) -> String {
@@ -80,14 +97,16 @@ fn write_expiry(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Res
             .map(|(bucket, row)| {
                 let words = match bucket {
                     TtlBucket::Unknown => "not asked",
+                    TtlBucket::Never => "without",
                     known => known.as_str(),
                 };
-                format!("{words} {}", exact(row.keys))
+                format!("{} {words}", exact(row.keys))
             })
             .collect();
         page.entry("ttl", Tone::Plain, &buckets.join(", "))?;
     }
-    for storm in &expiry.storms {
+    // The first is among the news at the top.
+    for storm in expiry.storms.iter().skip(1) {
         let at_least = if expiry.keys_unwatched > 0 { "at least " } else { "" };
         let text = format!(
             "{at_least}{} with {} are due within the same second, {}",
@@ -171,8 +190,9 @@ fn write_keysizes(page: &mut Page<'_, impl Write>, checks: &[KeysizesCheck]) -> 
             }
             _ => exact(check.expected_before),
         };
+        let missing = if check.holds() { "" } else { ": not proven complete" };
         let text = format!(
-            "db {}: the server counts {expected} {} of at least {at_least}; found {}",
+            "db {}, {} of at least {at_least}: the server counts {expected}, found {}{missing}",
             check.db,
             safe(&check.kind),
             exact(check.found),
@@ -200,6 +220,45 @@ fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Re
             let text = format!("{node}{} ({}): {}", access.as_str(), permission.as_str(), fallback(access));
             page.entry(label, Tone::Plain, &text)?;
             label = "";
+        }
+    }
+    Ok(())
+}
+
+/// With `-v`: the settings that verdicts rest on, and what may be called.
+fn write_settings(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result<()> {
+    if !page.verbose {
+        return Ok(());
+    }
+    let several = report.servers.len() > 1;
+    for server in &report.servers {
+        let node = if several { format!("{}: ", safe(&server.node)) } else { String::new() };
+        let lazyfree = server.lazyfree;
+        let settings = [
+            ("user-del", lazyfree.user_del),
+            ("expire", lazyfree.expire),
+            ("server-del", lazyfree.server_del),
+            ("eviction", lazyfree.eviction),
+        ]
+        .map(|(name, setting)| {
+            let word = match setting {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "unknown",
+            };
+            format!("{name} {word}")
+        });
+        page.entry("lazyfree", Tone::Plain, &format!("{node}lazyfree-lazy-* {}", settings.join(", ")))?;
+        let policy = server.maxmemory_policy.as_deref().map_or("unknown".into(), safe);
+        page.entry("memory", Tone::Plain, &format!("{node}maxmemory-policy {policy}"))?;
+        let allowed: Vec<&str> = server
+            .access
+            .iter()
+            .filter(|(_, permission)| **permission == Permission::Allowed)
+            .map(|(access, _)| access.as_str())
+            .collect();
+        if !allowed.is_empty() {
+            page.entry("allowed", Tone::Plain, &format!("{node}{}", allowed.join(", ")))?;
         }
     }
     Ok(())

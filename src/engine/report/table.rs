@@ -33,7 +33,7 @@ impl TableStyle {
     /// Narrower than this nothing lines up.
     pub const WIDTH_MIN: usize = 60;
     /// From here on each key fits on one line.
-    const WIDTH_OF_ONE_LINE: usize = 110;
+    const WIDTH_OF_ONE_LINE: usize = 118;
 }
 
 impl Default for TableStyle {
@@ -138,8 +138,10 @@ fn tone_of(level: Option<Level>) -> Tone {
 }
 
 fn write_headline(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result<()> {
-    for server in &report.servers {
-        let mut parts = vec![format!("{} at {}", server_name(server), safe(&server.node))];
+    for (index, server) in report.servers.iter().enumerate() {
+        // Of several servers each has a number, which the keys refer to.
+        let number = if report.servers.len() > 1 { format!("{}: ", index + 1) } else { String::new() };
+        let mut parts = vec![format!("{number}{} at {}", server_name(server), safe(&server.node))];
         parts.push(
             match server.role {
                 Role::Primary => "primary",
@@ -288,7 +290,10 @@ fn write_top(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result
         two_line_grid(page, report, many)
     };
     page.grid(&grid)?;
-    page.text(Tone::Dim, 2, &legend(report))
+    for line in legend(report) {
+        page.text(Tone::Dim, 2, &line)?;
+    }
+    Ok(())
 }
 
 /// One line for each key.
@@ -335,9 +340,10 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
         ("ALLOCS", Side::Right),
         ("BYTES", Side::Right),
         ("STALL", Side::Right),
+        ("TTL", Side::Right),
         ("KEY", Side::Left),
     ];
-    let mut grid = Grid::new(columns, 4);
+    let mut grid = Grid::new(columns, 5);
     for finding in &report.top {
         let facts = &finding.facts;
         let mut parts = vec![type_text(facts)];
@@ -348,11 +354,6 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
         if many {
             parts.push(format!("db {}", place(finding, report)));
         }
-        parts.push(match facts.expiry {
-            Expiry::Unknown => "TTL ?".to_owned(),
-            Expiry::Never => "no TTL".to_owned(),
-            Expiry::In(left) => format!("TTL {}", ttl(left)),
-        });
         parts.extend(effects_text(finding.verdict.effects));
         let mut beneath = vec![Cell::new(Tone::Dim, format!("  {}", parts.join(" \u{b7} ")))];
         beneath.extend(reasons(page, finding, 4));
@@ -361,6 +362,7 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
             allocations_cell(finding),
             bytes_cell(facts),
             stall_cell(finding),
+            ttl_cell(facts.expiry),
             key_cell(finding),
         ];
         grid.push(GridRow { cells, beneath });
@@ -368,10 +370,10 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
     grid
 }
 
-/// Groups commands by where they free: `inline: DEL, expiry`, `background: UNLINK`.
+/// Groups commands by where they free: `inline: DEL, expiry`, `backgr: UNLINK`.
 fn effects_text(effects: Effects) -> Vec<String> {
     let commands = [(effects.del, "DEL"), (effects.unlink, "UNLINK"), (effects.expire, "expiry")];
-    [(Effect::Inline, "inline"), (Effect::Background, "background"), (Effect::Unknown, "unknown")]
+    [(Effect::Inline, "inline"), (Effect::Background, "backgr"), (Effect::Unknown, "unknown")]
         .into_iter()
         .filter_map(|(effect, word)| {
             let those: Vec<&str> =
@@ -485,22 +487,23 @@ fn stall_cell(finding: &Finding) -> Cell {
     }
 }
 
-/// Explains the marks that occur, and no others.
-fn legend(report: &ScanReport) -> String {
+/// Explains the columns, and the marks that occur and no others.
+fn legend(report: &ScanReport) -> [String; 2] {
     let has_basis = |basis| report.top.iter().any(|f| f.facts.size.is_some_and(|size| size.basis == basis));
     let estimated = report.top.iter().any(|f| f.verdict.allocations_basis == AllocationsBasis::Estimated);
-    let mut parts = vec!["STALL: prediction of how long all clients wait if the key is freed inline"];
+    let mut marks = Vec::new();
     match (has_basis(BytesBasis::Sampled), estimated) {
-        (true, true) => parts.push("~ sampled bytes, estimated allocations"),
-        (true, false) => parts.push("~ from a sample"),
-        (false, true) => parts.push("~ estimated"),
+        (true, true) => marks.push("~ bytes from a sample, estimated allocations"),
+        (true, false) => marks.push("~ bytes from a sample"),
+        (false, true) => marks.push("~ estimated"),
         (false, false) => {}
     }
     if has_basis(BytesBasis::Modelled) {
-        parts.push("\u{2248} from a model, MEMORY USAGE being refused");
+        marks.push("\u{2248} bytes from a model");
     }
-    parts.push("? unknown");
-    parts.join("; ")
+    marks.push("? unknown");
+    let stall = "STALL: predicted wait of all clients if the key is freed inline".to_owned();
+    [stall, marks.join("; ")]
 }
 
 /// Returns a sum of which some parts may be unknown: `?`, `>=12.3k` or `12.3k`.
@@ -581,7 +584,7 @@ fn write_prefixes(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::R
         return Ok(());
     }
     page.blank()?;
-    page.heading("By prefix (* stands for ids; what is indented is part of the line above)")?;
+    page.heading("By prefix")?;
     let mut grid = Grid::new(
         vec![("PREFIX", Side::Left), ("KEYS", Side::Right), ("ALLOCS", Side::Right), ("BYTES", Side::Right)],
         0,
@@ -599,7 +602,14 @@ fn write_prefixes(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::R
             add(Cell::new(Tone::Dim, name), row);
         }
     }
-    page.grid(&grid)
+    page.grid(&grid)?;
+    let ids = prefixes.rows.iter().any(|row| row.prefix.contains(&b'*'));
+    let nested = prefixes.rows.iter().any(|row| row.depth > 1);
+    let legend: Vec<&str> = [(ids, "* stands for ids"), (nested, "indented: part of the line above")]
+        .into_iter()
+        .filter_map(|(occurs, text)| occurs.then_some(text))
+        .collect();
+    if legend.is_empty() { Ok(()) } else { page.text(Tone::Dim, 2, &legend.join("; ")) }
 }
 
 fn prefix_text(row: &PrefixRow) -> String {
