@@ -3,7 +3,6 @@
 mod acl;
 mod connect;
 mod generate;
-mod pending;
 mod scan;
 
 pub(super) use generate::{completions, man};

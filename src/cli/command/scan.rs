@@ -22,9 +22,8 @@ use crate::engine::live::Endpoint;
 use crate::engine::report::{
     Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
 };
-use crate::engine::scan::{Count, Databases, Filter, ScanConfig};
+use crate::engine::scan::{Count, Databases, Filter, ScanConfig, ScanError, run};
 
-use super::pending::{ScanError, run};
 use super::{acl, connect};
 
 /// Keys a SCAN call may be told to walk without `--i-know-this-blocks`: some milliseconds.

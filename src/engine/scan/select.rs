@@ -10,7 +10,6 @@ fn may_matter(_kind: &Kind, bytes: u64, _server: &ServerProfile, _thresholds: &T
     bytes >= 1536
 }
 
-
 use super::config::ScanConfig;
 
 /// Strings from this size on are looked at, whatever the thresholds say: `INFO keysizes` is checked
@@ -34,9 +33,7 @@ impl Selector {
     pub(super) fn new(config: &ScanConfig, measures_memory: bool) -> Self {
         Self {
             // Without sizes nothing can be ruled out.
-            everything: config.all_keys
-                || !measures_memory
-                || config.filter.needs_details_of_small_keys(),
+            everything: config.all_keys || !measures_memory || config.filter.needs_details_of_small_keys(),
             bytes_min: config.filter.bytes_min,
             thresholds: config.thresholds,
             largest: BinaryHeap::new(),
