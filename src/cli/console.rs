@@ -4,7 +4,7 @@
 //! that is gone is ignored; a stdout that is gone is the quiet end of the run.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind as IoErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind as IoErrorKind, StdoutLock, Write};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
 use indicatif::ProgressBar;
@@ -91,6 +91,11 @@ impl Console {
             let _ = io::stderr().lock().write_all(line.as_bytes());
         });
     }
+}
+
+/// Returns stdout for results, with a buffer: its own would write every line by itself.
+pub(super) fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
 /// Prints a result on stdout. A reader that is gone is no failure.

@@ -1,13 +1,15 @@
 //! `bigkeys scan`: settles what was typed, runs the engine, writes the results, says how it ended.
 
+use std::cell::Cell;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use tokio::runtime;
 
-use crate::cli::args::{Format, PaceArgs, Rate, ScanArgs};
+use crate::cli::args::{PaceArgs, Rate, ScanArgs};
 use crate::cli::console::{self, Console};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::{Exit, keys_from_level};
@@ -17,11 +19,11 @@ use crate::cli::surroundings::Surroundings;
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::ServerProfile;
 use crate::engine::live::Endpoint;
-use crate::engine::report::{Completeness, IncompleteReason, ScanReport};
-use crate::engine::scan::{Count, Databases, Filter, ScanConfig};
+use crate::engine::report::{
+    Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
+};
+use crate::engine::scan::{Count, Databases, Filter, ScanConfig, ScanError, run};
 
-use super::outputs::{OutputError, Outputs};
-use super::pending::{ScanError, run};
 use super::{acl, connect};
 
 /// Keys a SCAN call may be told to walk without `--i-know-this-blocks`: some milliseconds.
@@ -31,14 +33,16 @@ const COUNT_MAX: u32 = 10_000;
 /// thousand.
 const SAMPLES_MAX: u32 = 1_000;
 
+/// Time after which a reader at the other end of a pipe sees what was found.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
 /// What was typed, settled.
 #[derive(Debug)]
 struct Settled {
     config: ScanConfig,
     /// Form of stdout.
     stdout: Format,
-    /// Files, with their forms.
-    files: Vec<(PathBuf, Format)>,
+    files: Vec<PathBuf>,
     warnings: Vec<String>,
 }
 
@@ -58,10 +62,19 @@ pub(in crate::cli) fn scan(
     // Not before the prompt: Ctrl-C there should end the process as ever.
     let interrupt = Interrupt::listen()
         .map_err(|error| CommandError::new(ErrorKind::System("cannot listen for signals")).because(error))?;
-    let colour = around.stdout_is_terminal && !around.no_color && !args.console.no_color;
-    let columns = around.columns.unwrap_or(80);
-    let mut outputs = Outputs::open(settled.stdout, &settled.files, usize::from(columns), colour, &interrupt)
-        .map_err(output_error)?;
+    let mut sink = Sink::new();
+    for path in &settled.files {
+        sink.add_file(path).map_err(output_error)?;
+    }
+    for path in sink.temporary_files() {
+        interrupt.remove_on_exit(path);
+    }
+    let style = TableStyle {
+        width: usize::from(around.columns.unwrap_or(80)),
+        colour: around.stdout_is_terminal && !around.no_color && !args.console.no_color,
+        verbose: args.console.verbose,
+    };
+    sink.add_stream(settled.stdout, console::stdout(), style).map_err(output_error)?;
     let rows_on_terminal = around.stdout_is_terminal && settled.stdout != Format::Table;
     let mut progress = ProgressView::new(args.console, around, rows_on_terminal, console.bar());
     let runtime = runtime::Builder::new_current_thread()
@@ -69,16 +82,18 @@ pub(in crate::cli) fn scan(
         .build()
         .map_err(|error| CommandError::new(ErrorKind::System("cannot start the runtime")).because(error))?;
 
-    let driven = runtime.block_on(drive(&settled.config, &mut outputs, &mut progress, console, &interrupt));
+    let engine = async |on_event: &mut Listener<'_>| run(&settled.config, on_event).await;
+    let driven = runtime.block_on(drive(engine, &mut sink, &mut progress, console, &interrupt));
     progress.finish();
-    let report = driven?;
-    outputs.finish(&report).map_err(output_error)?;
-    if outputs.is_closed() {
-        // Nobody listens any more: `bigkeys scan | head` is no failure.
+    let Some(report) = driven? else {
+        // `bigkeys scan | head`: nobody listens any more, and nothing went wrong.
         return Ok(Exit::Done);
+    };
+    if let Err(failures) = sink.finish(&report) {
+        return report_failures(failures, console);
     }
     let exit = Exit::of_scan(&report, args.output.fail_on);
-    if settled.stdout != Format::Table || !outputs.stdout_is_whole() {
+    if settled.stdout != Format::Table {
         conclude(&report, console);
     }
     if let (Exit::FailOn, Some(level)) = (exit, args.output.fail_on) {
@@ -88,67 +103,76 @@ pub(in crate::cli) fn scan(
     Ok(exit)
 }
 
-/// Runs the engine, listens to it and to signals, and returns its report.
+/// What the engine speaks to.
+type Listener<'l> = dyn FnMut(Event<'_>) -> ControlFlow<Stop> + 'l;
+
+/// Runs the engine, listens to it and to signals, and returns its report: none when the only reader of
+/// the results is gone.
 async fn drive(
-    config: &ScanConfig,
-    outputs: &mut Outputs,
+    engine: impl AsyncFnOnce(&mut Listener<'_>) -> Result<ScanReport, ScanError>,
+    sink: &mut Sink<'_>,
     progress: &mut ProgressView,
     console: &Console,
     interrupt: &Interrupt,
-) -> Result<ScanReport, CommandError> {
-    let has_begun = std::cell::Cell::new(false);
-    let mut failure = None;
-    let ended = {
-        let mut servers: Vec<ServerProfile> = Vec::new();
-        let on_event = |event: Event<'_>| {
-            let written = match event {
-                Event::Finding(finding) => match servers.get(finding.server) {
-                    Some(server) => outputs.write(finding, server),
-                    None => Ok(()),
-                },
-                Event::Progress(now) => {
-                    progress.update(&now);
-                    outputs.tick()
-                }
-                other => {
-                    if let Event::Started(server) = &other {
-                        has_begun.set(true);
-                        servers.push((*server).clone());
-                    }
-                    tell(&other, console);
+) -> Result<Option<ScanReport>, CommandError> {
+    let has_begun = Cell::new(false);
+    let is_closed = Cell::new(false);
+    let mut servers: Vec<ServerProfile> = Vec::new();
+    let mut flushed_at = Instant::now();
+    let mut on_event = |event: Event<'_>| {
+        let written = match event {
+            Event::Finding(finding) => match servers.get(finding.server) {
+                Some(server) => sink.write(finding, server),
+                None => Ok(()),
+            },
+            Event::Progress(now) => {
+                progress.update(&now);
+                if flushed_at.elapsed() >= FLUSH_PERIOD {
+                    flushed_at = Instant::now();
+                    sink.flush()
+                } else {
                     Ok(())
                 }
-            };
-            match written {
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(Stop::OutputFailed)
+            }
+            other => {
+                if let Event::Started(server) = &other {
+                    has_begun.set(true);
+                    servers.push((*server).clone());
                 }
-                Ok(()) if outputs.is_closed() => ControlFlow::Break(Stop::OutputClosed),
-                Ok(()) if interrupt.is_requested() => ControlFlow::Break(Stop::Interrupted),
-                Ok(()) => ControlFlow::Continue(()),
+                tell(&other, console);
+                Ok(())
             }
         };
-        let mut scan = pin!(run(config, on_event));
-        tokio::select! {
-            ended = &mut scan => ended,
-            () = interrupt.requested() => {
-                if !has_begun.get() {
-                    return Err(CommandError::new(ErrorKind::Interrupted));
-                }
-                console.note("interrupted: finishing what is in flight; once more ends it at once");
-                scan.await
+        match written {
+            Err(error) if error.is_closed_pipe() => {
+                is_closed.set(true);
+                ControlFlow::Break(Stop::OutputClosed)
             }
+            Err(_) if sink.is_empty() => ControlFlow::Break(Stop::OutputFailed),
+            // The sink remembers it for the end; the other outputs go on.
+            Err(error) => {
+                console.warn(&format!("{error}; the other outputs go on"));
+                ControlFlow::Continue(())
+            }
+            Ok(()) if interrupt.is_requested() => ControlFlow::Break(Stop::Interrupted),
+            Ok(()) => ControlFlow::Continue(()),
         }
     };
-    if let Some(error) = failure {
-        // The other outputs still get what there is, marked as partial.
-        if let Ok(report) = &ended {
-            let _ = outputs.finish(report);
+    let mut scan = pin!(engine(&mut on_event));
+    let ended = tokio::select! {
+        ended = &mut scan => ended,
+        () = interrupt.requested() => {
+            if !has_begun.get() {
+                return Err(CommandError::new(ErrorKind::Interrupted));
+            }
+            console.note("interrupted: finishing what is in flight; once more ends it at once");
+            scan.await
         }
-        return Err(output_error(error));
+    };
+    if is_closed.get() {
+        return Ok(None);
     }
-    ended.map_err(|error: ScanError| {
+    ended.map(Some).map_err(|error: ScanError| {
         let hint = error.hint();
         let error = CommandError::new(ErrorKind::Scan).because(error);
         if hint.is_empty() { error } else { error.hint(hint) }
@@ -269,14 +293,14 @@ fn settle(
     ask: impl FnOnce(&str) -> io::Result<String>,
 ) -> Result<Settled, CommandError> {
     check_pace(&args.pace)?;
-    let files = files(&args.output.outputs)?;
+    check_files(&args.output.outputs)?;
     let terminal_form = if around.stdout_is_terminal { Format::Table } else { Format::Csv };
     let target = connect::settle(&args.connect, around, ask)?;
     let config = scan_config(args, target.endpoint, target.databases);
     Ok(Settled {
         config,
         stdout: args.output.format.unwrap_or(terminal_form),
-        files,
+        files: args.output.outputs.clone(),
         warnings: target.warnings,
     })
 }
@@ -349,39 +373,49 @@ fn check_pace(pace: &PaceArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Finds the form of each file, by its suffix.
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Format)>, CommandError> {
-    let mut files: Vec<(PathBuf, Format)> = Vec::with_capacity(paths.len());
-    for path in paths {
+/// Refuses files whose form cannot be told, before anything is sent.
+fn check_files(paths: &[PathBuf]) -> Result<(), CommandError> {
+    for (at, path) in paths.iter().enumerate() {
         if path.as_os_str() == "-" {
             return Err(
                 CommandError::usage("-o takes a file").hint("stdout gets the form that --format names")
             );
         }
-        let form = Format::of_path(path).ok_or_else(|| {
-            CommandError::usage(format!("cannot tell the form of `{}` by its suffix", path.display()))
-                .hint("known are .csv, .json, .ndjson, .jsonl and .txt (the table)")
-        })?;
-        if files.iter().any(|(other, _)| other == path) {
+        if Format::of_path(path).is_none() {
+            let text = format!("cannot tell the form of `{}` by its suffix", path.display());
+            return Err(
+                CommandError::usage(text).hint("known are .csv, .json, .ndjson, .jsonl and .txt (the table)")
+            );
+        }
+        if paths[..at].contains(path) {
             return Err(CommandError::usage(format!("-o `{}` is given twice", path.display()))
                 .hint("name each file once"));
         }
-        files.push((path.clone(), form));
     }
-    Ok(files)
+    Ok(())
 }
 
 fn output_error(error: OutputError) -> CommandError {
-    let kind = io::Error::kind(&error.source);
+    let kind = error.source.kind();
     let failed = CommandError::new(ErrorKind::Output(error.path)).because(error.source);
     match kind {
         io::ErrorKind::NotFound => failed.hint("its folder must exist"),
-        io::ErrorKind::StorageFull => failed.hint("write to another disk, or fewer rows without --all-keys"),
+        io::ErrorKind::StorageFull => failed.hint("make room, or write to another disk"),
         _ => failed,
     }
 }
 
-fn milliseconds(duration: std::time::Duration) -> String {
+/// Tells all outputs that failed, the last one as the error of the run.
+fn report_failures(failures: Vec<OutputError>, console: &Console) -> Result<Exit, CommandError> {
+    let mut errors: Vec<CommandError> = failures.into_iter().map(output_error).collect();
+    let last = errors.pop();
+    for error in &errors {
+        console.error(error);
+    }
+    last.map_or(Ok(Exit::Failed), Err)
+}
+
+fn milliseconds(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
 

@@ -642,7 +642,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
+        #![proptest_config(ProptestConfig::with_cases(100))]
         #[test]
         fn any_names_survive_every_format(
             names in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..8),
