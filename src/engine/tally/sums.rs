@@ -56,6 +56,8 @@ mod tests {
     use super::*;
     use crate::engine::tally::sample::finding;
 
+    type Add = fn(&mut Tally, &Finding);
+
     /// Not a benchmark: it fails only when adding a key has become ten times dearer than it is.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "it measures")]
@@ -64,7 +66,6 @@ mod tests {
             .map(|n| finding(format!("app:user:{n}:cart").as_str()).allocations(n % 50).build())
             .collect();
         let mut tally = Tally::new(20, SortBy::Allocations);
-        type Add = fn(&mut Tally, &Finding);
         let parts: [(&str, Add); 6] = [
             ("census", |tally, finding| tally.census.add(finding)),
             ("levels", |tally, finding| tally.levels.add(finding)),
