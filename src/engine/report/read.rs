@@ -565,13 +565,18 @@ fn from_csv(error: csv::Error) -> ReadError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::engine::report::sample::{findings, report, server};
-    use crate::engine::report::{CsvWriter, FindingWriter, Format, JsonWriter, NdjsonWriter};
+    use crate::engine::report::{CsvWriter, FindingWriter, Format, JsonWriter, NdjsonWriter, ScanReport};
     use crate::engine::tally::Finding;
     use crate::engine::tally::sample::finding;
+
+    /// Made once: the properties write hundreds of outputs.
+    static REPORT: LazyLock<ScanReport> = LazyLock::new(report);
 
     fn written(format: Format, findings: &[Finding]) -> Vec<u8> {
         let mut output = Vec::new();
@@ -584,7 +589,7 @@ mod tests {
         for finding in findings {
             writer.write(finding, &server()).unwrap();
         }
-        writer.finish(&report()).unwrap();
+        writer.finish(&REPORT).unwrap();
         drop(writer);
         output
     }
@@ -724,7 +729,7 @@ mod tests {
         for finding in &findings {
             writer.write(finding, &hostile_server).unwrap();
         }
-        writer.finish(&report()).unwrap();
+        writer.finish(&REPORT).unwrap();
         drop(writer);
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(output.as_slice());
         for record in reader.records() {
