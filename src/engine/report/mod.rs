@@ -1,7 +1,10 @@
 //! Writes results. Renderers take `impl io::Write`; width and colour are arguments.
 
 mod csv;
+mod file;
+mod footer;
 mod format;
+mod grid;
 mod json;
 mod model;
 mod ndjson;
@@ -9,9 +12,13 @@ mod read;
 mod row;
 #[cfg(test)]
 pub(crate) mod sample;
+mod sink;
+mod table;
+mod words;
 mod writer;
 
 pub use self::csv::CsvWriter;
+pub use file::OutputFile;
 pub use format::{Format, SCHEMA_VERSION};
 pub use json::JsonWriter;
 pub use model::{
@@ -21,4 +28,6 @@ pub use model::{
 pub use ndjson::NdjsonWriter;
 pub use read::{FindingReader, ListedKey, ReadError};
 pub use row::COLUMNS;
+pub use sink::{OutputError, Sink};
+pub use table::{TableStyle, TableWriter};
 pub use writer::FindingWriter;

@@ -170,8 +170,10 @@ pub(crate) fn findings() -> Vec<Finding> {
     for n in 0..3000u64 {
         let key = format!("user:{n}:profile");
         let ttl = (n % 3 == 0).then_some(86_400);
-        let made = giant(&key, Kind::Hash, Encoding::Listpack, 12, 2, 240, ttl, 0.001);
-        findings.push(made);
+        findings.push(match ttl {
+            None => giant(&key, Kind::Hash, Encoding::Listpack, 12, 2, 240, ttl, 0.001),
+            Some(_) => giant(&key, Kind::Hash, Encoding::Hashtable, 66, 200, 7_000, ttl, 0.024),
+        });
     }
     for n in 0..1000u64 {
         let mut cheap =

@@ -122,8 +122,8 @@ impl ExpiryTally {
     /// Seconds watched at a time: about 2 MB. When they are full, the lighter half is forgotten: a
     /// storm has many keys all over the keyspace and is among the heavier half soon.
     pub const SECONDS_MAX: usize = 1 << 16;
-    /// Keys from which a second is a storm.
-    pub const STORM_KEYS_MIN: u64 = 1000;
+    /// Keys from which a second is a storm: the active expire cycle takes tens of milliseconds for them.
+    pub const STORM_KEYS_MIN: u64 = 10_000;
     /// Allocations from which a second with two keys or more is a storm.
     pub const STORM_ALLOCATIONS_MIN: u64 = 100_000;
 

@@ -41,7 +41,7 @@ pub struct PrefixTree {
 pub struct PrefixRow {
     /// The prefix, with `*` for ids. Bytes, as keys are.
     pub prefix: Vec<u8>,
-    /// Segments, from 1.
+    /// How deep it lies below other rows, from 1.
     pub depth: usize,
     /// What lies under it.
     pub sums: CensusRow,
@@ -118,7 +118,8 @@ impl PrefixTree {
         Some(child)
     }
 
-    /// Returns the heaviest prefixes: at most so many, in the order of a tree, heaviest first.
+    /// Returns the heaviest prefixes: at most so many, in the order of a tree, heaviest first. Prefixes
+    /// of a single key are none, and where `a:` has all its keys under `a:b:`, only the latter is shown.
     ///
     /// A child enters only by weight, as its parent did, so that the rows go to where the weight is.
     pub fn heaviest(&self, rows_max: usize, sort_by: SortBy) -> PrefixSummary {
@@ -126,7 +127,9 @@ impl PrefixTree {
         let mut heap: BinaryHeap<(Weight, usize)> = BinaryHeap::new();
         let mut shown = vec![false; self.nodes.len()];
         let push_children = |heap: &mut BinaryHeap<_>, node: &Node| {
-            heap.extend(node.children.values().map(|&child| (self.weight(child, sort_by), child)));
+            let children = node.children.values().map(|&child| self.settle(child));
+            let several = children.filter(|&child| self.nodes[child].total.keys > 1);
+            heap.extend(several.map(|child| (self.weight(child, sort_by), child)));
         };
         push_children(&mut heap, root);
         for _ in 0..rows_max {
@@ -134,16 +137,30 @@ impl PrefixTree {
                 break;
             };
             shown[node] = true;
-            // A child that is all of its parent says more than the parent; both are shown, as a path.
             push_children(&mut heap, &self.nodes[node]);
         }
         let mut summary =
             PrefixSummary { without: root.direct, rest: root.other, ..PrefixSummary::default() };
-        for &child in root.children.values().filter(|&&child| !shown[child]) {
+        for &child in root.children.values().filter(|&&child| !shown[self.settle(child)]) {
             summary.rest.merge(&self.nodes[child].total);
         }
         self.walk(0, &mut Vec::new(), 0, sort_by, &shown, &mut summary.rows);
         summary
+    }
+
+    /// Goes down while one child is all there is: `app:user:` says more than `app:` and is the same keys.
+    fn settle(&self, mut node: usize) -> usize {
+        while let Some(only) = self.only_child(node) {
+            node = only;
+        }
+        node
+    }
+
+    fn only_child(&self, node: usize) -> Option<usize> {
+        let held = &self.nodes[node];
+        let mut children = held.children.values();
+        let only = *children.next()?;
+        (children.next().is_none() && held.direct.keys == 0 && held.other.keys == 0).then_some(only)
     }
 
     fn walk(
@@ -155,17 +172,27 @@ impl PrefixTree {
         shown: &[bool],
         rows: &mut Vec<PrefixRow>,
     ) {
-        let mut children: Vec<usize> =
-            self.nodes[node].children.values().copied().filter(|&child| shown[child]).collect();
-        children.sort_unstable_by(|&a, &b| {
+        let mut children: Vec<(usize, usize)> = self.nodes[node]
+            .children
+            .values()
+            .map(|&child| (child, self.settle(child)))
+            .filter(|&(_, settled)| shown[settled])
+            .collect();
+        children.sort_unstable_by(|&(_, a), &(_, b)| {
             let weight = self.weight(b, sort_by).cmp(&self.weight(a, sort_by));
             weight.then_with(|| self.nodes[a].segment.cmp(&self.nodes[b].segment))
         });
-        for child in children {
+        for (child, settled) in children {
             let length = prefix.len();
             prefix.extend_from_slice(&self.nodes[child].segment);
-            rows.push(PrefixRow { prefix: prefix.clone(), depth: depth + 1, sums: self.nodes[child].total });
-            self.walk(child, prefix, depth + 1, sort_by, shown, rows);
+            let mut at = child;
+            while at != settled {
+                at = self.only_child(at).expect("settling went this way");
+                prefix.extend_from_slice(&self.nodes[at].segment);
+            }
+            let sums = self.nodes[settled].total;
+            rows.push(PrefixRow { prefix: prefix.clone(), depth: depth + 1, sums });
+            self.walk(settled, prefix, depth + 1, sort_by, shown, rows);
             prefix.truncate(length);
         }
     }
@@ -235,17 +262,19 @@ mod tests {
         }
         add(&mut tree, b"plain", 7);
         let summary = tree.heaviest(4, SortBy::Allocations);
+        // `app:` and `app:user:` hold nothing else than `app:user:*:`; a prefix of one key is none.
+        assert_eq!(shown(&summary), [("app:user:*:".into(), 200), ("s/*/".into(), 100)]);
+        assert_eq!(summary.rows[0].depth, 1);
+        add(&mut tree, b"app:x", 1);
+        add(&mut tree, b"one:x", 1);
+        let summary = tree.heaviest(4, SortBy::Allocations);
         assert_eq!(
             shown(&summary),
-            [
-                ("app:".into(), 200),
-                ("app:user:".into(), 200),
-                ("app:user:*:".into(), 200),
-                ("s/".into(), 100)
-            ]
+            [("app:".into(), 201), ("app:user:*:".into(), 200), ("s/*/".into(), 100)]
         );
+        assert_eq!(summary.rows[1].depth, 2);
+        assert_eq!(summary.rest.keys, 1);
         assert_eq!(summary.without.keys, 1);
-        assert_eq!(summary.rest.keys, 0);
         assert_adds_up(&tree);
     }
 
