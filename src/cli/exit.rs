@@ -90,36 +90,15 @@ impl From<Exit> for ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
-    use crate::engine::tally::SortBy;
+    use crate::engine::report::sample;
 
     use super::*;
 
     /// A report that ended so, with so many keys at each level.
     fn report(completeness: Completeness, levels: [u64; 6], skipped: &[(SkipReason, u64)]) -> ScanReport {
-        let mut report = ScanReport {
-            started_at: SystemTime::UNIX_EPOCH,
-            elapsed: Duration::ZERO,
-            servers: Vec::new(),
-            dbs: Vec::new(),
-            keys_seen: 0,
-            keys_matched: 0,
-            duplicates: 0,
-            dbsize_before: 0,
-            dbsize_after: None,
-            maybe_counted_twice: None,
-            census: crate::engine::tally::Census::default(),
-            top: Vec::new(),
-            sort_by: SortBy::default(),
-            levels,
-            skipped: crate::engine::report::SkipSummary::default(),
-            canary: crate::engine::report::CanarySummary::default(),
-            pace: crate::engine::report::PaceSummary::default(),
-            completeness,
-            keysizes: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut report = ScanReport { levels, completeness, ..sample::report() };
         report.skipped.counts = skipped.to_vec();
         report
     }

@@ -49,11 +49,9 @@ impl Interrupt {
                     if received.is_none() {
                         return;
                     }
-                    if state.requested.swap(true, Ordering::SeqCst) {
+                    if state.request() {
                         state.end_now();
                     }
-                    // Wakes the one waiter, or is kept for it.
-                    state.notify.notify_one();
                 }
             });
         })?;
@@ -72,6 +70,12 @@ impl Interrupt {
         }
     }
 
+    /// Asks for the end as the first signal does.
+    #[cfg(test)]
+    pub(super) fn request(&self) {
+        self.0.request();
+    }
+
     /// Names a temporary file to remove if the process has to end at once.
     pub(super) fn remove_on_exit(&self, path: PathBuf) {
         self.0.leftovers.lock().unwrap_or_else(PoisonError::into_inner).push(path);
@@ -79,6 +83,14 @@ impl Interrupt {
 }
 
 impl State {
+    /// Asks the run to end, and returns whether it was asked before.
+    fn request(&self) -> bool {
+        let again = self.requested.swap(true, Ordering::SeqCst);
+        // Wakes the one waiter, or is kept for it.
+        self.notify.notify_one();
+        again
+    }
+
     fn end_now(&self) -> ! {
         for path in self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = std::fs::remove_file(path);

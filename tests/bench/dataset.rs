@@ -20,7 +20,11 @@ fn small(connection: &mut Connection, n: u64) {
         0..12 => {
             let value = "v".repeat(20 + usize::try_from(n % 80).unwrap_or(0));
             let key = name("session");
-            if n % 3 == 0 { send(&["SET", &key, &value, "EX", "86400"]) } else { send(&["SET", &key, &value]) }
+            if n % 3 == 0 {
+                send(&["SET", &key, &value, "EX", "86400"])
+            } else {
+                send(&["SET", &key, &value])
+            }
         }
         12..15 => {
             let mail = format!("{n}@example.org");
@@ -43,7 +47,9 @@ fn giants(connection: &mut Connection) {
     };
     batches("SADD", "giant:set", 3_000_000, &|n| vec![format!("visitor-{n}")]);
     batches("RPUSH", "giant:list", 1_000_000, &|n| vec![n.to_string()]);
-    batches("HSET", "giant:hash", 500_000, &|n| vec![format!("field-{n}"), "a value of some length".to_owned()]);
+    batches("HSET", "giant:hash", 500_000, &|n| {
+        vec![format!("field-{n}"), "a value of some length".to_owned()]
+    });
     batches("ZADD", "giant:zset", 500_000, &|n| vec![n.to_string(), format!("player-{n}")]);
     for n in 0..200_000_u64 {
         connection.push(&["XADD", "giant:stream", "*", "event", &n.to_string()]);

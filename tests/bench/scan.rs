@@ -83,7 +83,10 @@ fn number(flag: &str, otherwise: u64) -> u64 {
 }
 
 fn server_binary() -> Binary {
-    binaries().into_iter().find(|binary| binary.name == "redis-7.0.15").expect("redis-7.0.15: run tests/run --servers")
+    binaries()
+        .into_iter()
+        .find(|binary| binary.name == "redis-7.0.15")
+        .expect("redis-7.0.15: run tests/run --servers")
 }
 
 /// What one scan took.
@@ -130,9 +133,14 @@ fn memory_until_exit(child: &mut Child) -> f64 {
 fn summarise(runs: &[Vec<Run>; 3]) {
     let middle = |runs: &[Run], value: fn(&Run) -> f64| median(runs.iter().map(value).collect());
     let [ours, memkeys, bigkeys] = runs;
-    println!("\n## Medians\n\n| | bigkeys | --memkeys | --bigkeys | to --memkeys | to --bigkeys |\n|---|---|---|---|---|---|");
-    let values: [(&str, fn(&Run) -> f64); 3] =
-        [("wall s", |run| run.wall_s), ("server CPU s", |run| run.cpu_s), ("client memory MiB", |run| run.memory_mib)];
+    println!(
+        "\n## Medians\n\n| | bigkeys | --memkeys | --bigkeys | to --memkeys | to --bigkeys |\n|---|---|---|---|---|---|"
+    );
+    let values: [(&str, fn(&Run) -> f64); 3] = [
+        ("wall s", |run| run.wall_s),
+        ("server CPU s", |run| run.cpu_s),
+        ("client memory MiB", |run| run.memory_mib),
+    ];
     for (name, value) in values {
         let (a, b, c) = (middle(ours, value), middle(memkeys, value), middle(bigkeys, value));
         println!("| {name} | {a:.2} | {b:.2} | {c:.2} | {:.2} | {:.2} |", a / b, a / c);
@@ -201,7 +209,10 @@ fn watch_fixed_rate(mut command: Command, connection: &mut Connection) {
     stop(&mut child);
     let rate = (after - before) / elapsed;
     println!("\n## `--rate 5k/s`, counted by the server over {elapsed:.1} s\n");
-    println!("{rate:.0} commands a second, {:+.1} % of 5000 (the canary's 20 PINGs a second are among them).", rate / 50.0 - 100.0);
+    println!(
+        "{rate:.0} commands a second, {:+.1} % of 5000 (the canary's 20 PINGs a second are among them).",
+        rate / 50.0 - 100.0
+    );
 }
 
 fn stop(child: &mut Child) {

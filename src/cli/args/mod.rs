@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 pub use connect::{ConnectArgs, TlsArgs, UrlText};
 pub use filter::FilterArgs;
 pub use generate::CompletionsArgs;
-pub use output::{ConsoleArgs, Format, OutputArgs, ProgressStyle};
+pub use output::{ConsoleArgs, OutputArgs, ProgressStyle};
 pub use pace::PaceArgs;
 pub use scan::{DepthArgs, ScanArgs};
 pub use url::{HOST_DEFAULT, PORT_DEFAULT, ServerUrl, UrlError};

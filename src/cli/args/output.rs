@@ -1,40 +1,14 @@
 //! What is written, and where to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::engine::report::Format;
 use crate::engine::risk::{Level, Thresholds};
 use crate::engine::tally::SortBy;
 
-use super::value::{level_parser, parse_levels, parse_top, sort_parser};
-
-/// A form of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people: top keys, census, summary
-    Table,
-    /// A row for each finding
-    Csv,
-    /// One document with everything
-    Json,
-    /// A line for each finding
-    #[value(alias = "jsonl")]
-    Ndjson,
-}
-
-impl Format {
-    /// Returns the form that the suffix of a file's name asks for.
-    pub fn of_path(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "txt" => Some(Self::Table),
-            "csv" => Some(Self::Csv),
-            "json" => Some(Self::Json),
-            "ndjson" | "jsonl" => Some(Self::Ndjson),
-            _ => None,
-        }
-    }
-}
+use super::value::{format_parser, level_parser, parse_levels, parse_top, sort_parser};
 
 /// How progress is shown on stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -55,7 +29,7 @@ pub enum ProgressStyle {
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Form of stdout [default: table on a terminal, else csv]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub format: Option<Format>,
 
     /// Also write a file; .csv .json .ndjson .txt, repeatable

@@ -111,7 +111,7 @@ fn usage() -> String {
                 heading = at;
                 let _ = write!(text, "\n### {heading}\n");
             }
-            let value = flag.get_value_names().and_then(|names| names.first()).map(|name| name.to_string());
+            let value = flag.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
             let takes_value = matches!(flag.get_action(), ArgAction::Set | ArgAction::Append);
             let value = value.filter(|_| takes_value).map(|name| format!(" {name}")).unwrap_or_default();
             let names: Vec<String> = [

@@ -11,6 +11,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, Value
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::engine::key::{Encoding, KeyName, Kind};
+use crate::engine::report::Format;
 use crate::engine::risk::{Level, Thresholds};
 use crate::engine::scan::{Count, TtlFilter};
 use crate::engine::tally::SortBy;
@@ -288,6 +289,27 @@ pub(super) fn level_parser(lowest: Level) -> ValueParser {
         .into()
 }
 
+/// Takes a form of the result by its word.
+pub(super) fn format_parser() -> ValueParser {
+    let words = Format::ALL.map(|format| {
+        let word = PossibleValue::new(format.as_str());
+        match format {
+            Format::Table => word.help("For people: top keys, census, summary"),
+            Format::Csv => word.help("A row for each finding"),
+            Format::Json => word.help("One document: findings and summary"),
+            Format::Ndjson => word.alias("jsonl").help("A line for each finding, and one for the summary"),
+        }
+    });
+    PossibleValuesParser::new(words)
+        .map(|word| match word.as_str() {
+            "jsonl" => Format::Ndjson,
+            word => {
+                Format::ALL.into_iter().find(|format| format.as_str() == word).expect("clap checked the word")
+            }
+        })
+        .into()
+}
+
 /// Takes the order of the top list by its word.
 pub(super) fn sort_parser() -> ValueParser {
     PossibleValuesParser::new([
@@ -411,8 +433,8 @@ mod tests {
     #[test]
     fn times_need_a_unit() {
         assert_eq!(parse_duration("5ms"), Ok(Duration::from_millis(5)));
-        assert_eq!(parse_duration(" 1h 30m "), Ok(Duration::from_secs(5400)));
-        assert_eq!(parse_duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!(parse_duration(" 1h 30m "), Ok(Duration::from_mins(90)));
+        assert_eq!(parse_duration("30d"), Ok(Duration::from_hours(30 * 24)));
         for text in ["", "5", "-5ms", "5 parsecs", "ms", "99999999999999999999s", "\u{661}s"] {
             assert!(parse_duration(text).is_err(), "{text:?}");
         }
@@ -442,8 +464,8 @@ mod tests {
     #[test]
     fn ttl_bounds_are_none_under_or_over() {
         assert_eq!(parse_ttl("none"), Ok(TtlFilter::Never));
-        assert_eq!(parse_ttl("<1h"), Ok(TtlFilter::Under(Duration::from_secs(3600))));
-        assert_eq!(parse_ttl("> 7d"), Ok(TtlFilter::Over(Duration::from_secs(7 * 86_400))));
+        assert_eq!(parse_ttl("<1h"), Ok(TtlFilter::Under(Duration::from_hours(1))));
+        assert_eq!(parse_ttl("> 7d"), Ok(TtlFilter::Over(Duration::from_hours(7 * 24))));
         for text in ["", "1h", "<", "><1h", "<=1h", "<5", "never"] {
             assert!(parse_ttl(text).is_err(), "{text:?}");
         }

@@ -3,8 +3,6 @@
 mod acl;
 mod connect;
 mod generate;
-mod outputs;
-mod pending;
 mod scan;
 
 pub(super) use generate::{completions, man};

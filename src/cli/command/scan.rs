@@ -1,13 +1,15 @@
 //! `bigkeys scan`: settles what was typed, runs the engine, writes the results, says how it ended.
 
+use std::cell::Cell;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use tokio::runtime;
 
-use crate::cli::args::{Format, PaceArgs, Rate, ScanArgs};
+use crate::cli::args::{PaceArgs, Rate, ScanArgs};
 use crate::cli::console::{self, Console};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::{Exit, keys_from_level};
@@ -15,13 +17,13 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::ProgressView;
 use crate::cli::surroundings::Surroundings;
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::ServerProfile;
+use crate::engine::key::{Permission, Role, ServerProfile};
 use crate::engine::live::Endpoint;
-use crate::engine::report::{Completeness, IncompleteReason, ScanReport};
-use crate::engine::scan::{Count, Databases, Filter, ScanConfig};
+use crate::engine::report::{
+    Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
+};
+use crate::engine::scan::{Count, Databases, Filter, ScanConfig, ScanError, run};
 
-use super::outputs::{OutputError, Outputs};
-use super::pending::{ScanError, run};
 use super::{acl, connect};
 
 /// Keys a SCAN call may be told to walk without `--i-know-this-blocks`: some milliseconds.
@@ -31,14 +33,16 @@ const COUNT_MAX: u32 = 10_000;
 /// thousand.
 const SAMPLES_MAX: u32 = 1_000;
 
+/// Time after which a reader at the other end of a pipe sees what was found.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
 /// What was typed, settled.
 #[derive(Debug)]
 struct Settled {
     config: ScanConfig,
     /// Form of stdout.
     stdout: Format,
-    /// Files, with their forms.
-    files: Vec<(PathBuf, Format)>,
+    files: Vec<PathBuf>,
     warnings: Vec<String>,
 }
 
@@ -58,10 +62,20 @@ pub(in crate::cli) fn scan(
     // Not before the prompt: Ctrl-C there should end the process as ever.
     let interrupt = Interrupt::listen()
         .map_err(|error| CommandError::new(ErrorKind::System("cannot listen for signals")).because(error))?;
-    let colour = around.stdout_is_terminal && !around.no_color && !args.console.no_color;
-    let columns = around.columns.unwrap_or(80);
-    let mut outputs = Outputs::open(settled.stdout, &settled.files, usize::from(columns), colour, &interrupt)
-        .map_err(output_error)?;
+    let mut sink = Sink::new();
+    for path in &settled.files {
+        sink.add_file(path).map_err(output_error)?;
+    }
+    for path in sink.temporary_files() {
+        interrupt.remove_on_exit(path);
+    }
+    let style = TableStyle {
+        width: usize::from(around.columns.unwrap_or(80)),
+        colour: around.stdout_is_terminal && !around.no_color && !args.console.no_color,
+        verbose: args.console.verbose,
+    };
+    let (stdout, unwritten) = console::stdout();
+    sink.add_stream(settled.stdout, stdout, style).map_err(output_error)?;
     let rows_on_terminal = around.stdout_is_terminal && settled.stdout != Format::Table;
     let mut progress = ProgressView::new(args.console, around, rows_on_terminal, console.bar());
     let runtime = runtime::Builder::new_current_thread()
@@ -69,18 +83,24 @@ pub(in crate::cli) fn scan(
         .build()
         .map_err(|error| CommandError::new(ErrorKind::System("cannot start the runtime")).because(error))?;
 
-    let driven = runtime.block_on(drive(&settled.config, &mut outputs, &mut progress, console, &interrupt));
+    let engine = async |on_event: &mut Listener<'_>| run(&settled.config, on_event).await;
+    let driven = runtime.block_on(drive(engine, &mut sink, &mut progress, console, &interrupt));
     progress.finish();
-    let report = driven?;
-    outputs.finish(&report).map_err(output_error)?;
-    if outputs.is_closed() {
-        // Nobody listens any more: `bigkeys scan | head` is no failure.
-        return Ok(Exit::Done);
+    if driven.is_err() {
+        unwritten.take_back();
     }
-    let exit = Exit::of_scan(&report, args.output.fail_on);
-    if settled.stdout != Format::Table || !outputs.stdout_is_whole() {
+    let Some(report) = driven? else {
+        // `bigkeys scan | head`: nobody listens any more, and nothing went wrong.
+        return Ok(Exit::Done);
+    };
+    let written = sink.finish(&report);
+    if settled.stdout != Format::Table || written.is_err() {
         conclude(&report, console);
     }
+    if let Err(failures) = written {
+        return report_failures(failures, console);
+    }
+    let exit = Exit::of_scan(&report, args.output.fail_on);
     if let (Exit::FailOn, Some(level)) = (exit, args.output.fail_on) {
         let keys = keys_from_level(&report, level);
         console.note(&format!("--fail-on {level}: {keys} keys reach this level"));
@@ -88,67 +108,76 @@ pub(in crate::cli) fn scan(
     Ok(exit)
 }
 
-/// Runs the engine, listens to it and to signals, and returns its report.
+/// What the engine speaks to.
+type Listener<'l> = dyn FnMut(Event<'_>) -> ControlFlow<Stop> + 'l;
+
+/// Runs the engine, listens to it and to signals, and returns its report: none when the only reader of
+/// the results is gone.
 async fn drive(
-    config: &ScanConfig,
-    outputs: &mut Outputs,
+    engine: impl AsyncFnOnce(&mut Listener<'_>) -> Result<ScanReport, ScanError>,
+    sink: &mut Sink<'_>,
     progress: &mut ProgressView,
     console: &Console,
     interrupt: &Interrupt,
-) -> Result<ScanReport, CommandError> {
-    let has_begun = std::cell::Cell::new(false);
-    let mut failure = None;
-    let ended = {
-        let mut servers: Vec<ServerProfile> = Vec::new();
-        let on_event = |event: Event<'_>| {
-            let written = match event {
-                Event::Finding(finding) => match servers.get(finding.server) {
-                    Some(server) => outputs.write(finding, server),
-                    None => Ok(()),
-                },
-                Event::Progress(now) => {
-                    progress.update(&now);
-                    outputs.tick()
-                }
-                other => {
-                    if let Event::Started(server) = &other {
-                        has_begun.set(true);
-                        servers.push((*server).clone());
-                    }
-                    tell(&other, console);
+) -> Result<Option<ScanReport>, CommandError> {
+    let has_begun = Cell::new(false);
+    let is_closed = Cell::new(false);
+    let mut servers: Vec<ServerProfile> = Vec::new();
+    let mut flushed_at = Instant::now();
+    let mut on_event = |event: Event<'_>| {
+        let written = match event {
+            Event::Finding(finding) => match servers.get(finding.server) {
+                Some(server) => sink.write(finding, server),
+                None => Ok(()),
+            },
+            Event::Progress(now) => {
+                progress.update(&now);
+                if flushed_at.elapsed() >= FLUSH_PERIOD {
+                    flushed_at = Instant::now();
+                    sink.flush()
+                } else {
                     Ok(())
                 }
-            };
-            match written {
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(Stop::OutputFailed)
+            }
+            other => {
+                if let Event::Started(server) = &other {
+                    has_begun.set(true);
+                    servers.push((*server).clone());
                 }
-                Ok(()) if outputs.is_closed() => ControlFlow::Break(Stop::OutputClosed),
-                Ok(()) if interrupt.is_requested() => ControlFlow::Break(Stop::Interrupted),
-                Ok(()) => ControlFlow::Continue(()),
+                tell(&other, console);
+                Ok(())
             }
         };
-        let mut scan = pin!(run(config, on_event));
-        tokio::select! {
-            ended = &mut scan => ended,
-            () = interrupt.requested() => {
-                if !has_begun.get() {
-                    return Err(CommandError::new(ErrorKind::Interrupted));
-                }
-                console.note("interrupted: finishing what is in flight; once more ends it at once");
-                scan.await
+        match written {
+            Err(error) if error.is_closed_pipe() => {
+                is_closed.set(true);
+                ControlFlow::Break(Stop::OutputClosed)
             }
+            Err(_) if sink.is_empty() => ControlFlow::Break(Stop::OutputFailed),
+            // The sink remembers it for the end; the other outputs go on.
+            Err(error) => {
+                console.warn(&format!("{error}; the other outputs go on"));
+                ControlFlow::Continue(())
+            }
+            Ok(()) if interrupt.is_requested() => ControlFlow::Break(Stop::Interrupted),
+            Ok(()) => ControlFlow::Continue(()),
         }
     };
-    if let Some(error) = failure {
-        // The other outputs still get what there is, marked as partial.
-        if let Ok(report) = &ended {
-            let _ = outputs.finish(report);
+    let mut scan = pin!(engine(&mut on_event));
+    let ended = tokio::select! {
+        ended = &mut scan => ended,
+        () = interrupt.requested() => {
+            if !has_begun.get() {
+                return Err(CommandError::new(ErrorKind::Interrupted));
+            }
+            console.note("interrupted: finishing what is in flight; once more ends it at once");
+            scan.await
         }
-        return Err(output_error(error));
+    };
+    if is_closed.get() {
+        return Ok(None);
     }
-    ended.map_err(|error: ScanError| {
+    ended.map(Some).map_err(|error: ScanError| {
         let hint = error.hint();
         let error = CommandError::new(ErrorKind::Scan).because(error);
         if hint.is_empty() { error } else { error.hint(hint) }
@@ -223,32 +252,54 @@ fn conclude(report: &ScanReport, console: &Console) {
 
 /// Returns what `-v` says of a server.
 fn describe(server: &ServerProfile) -> Vec<String> {
-    let setting = |name: &str, value: Option<bool>| match value {
+    let role = match server.role {
+        Role::Primary => "primary",
+        Role::Replica => "replica",
+        Role::Unknown => "role unknown",
+    };
+    let mut lines = vec![
+        format!("server: {} {} at {}, {role}", server.flavour, server.version, server.node),
+        format!("maxmemory-policy: {}", server.maxmemory_policy.as_deref().unwrap_or("unknown")),
+    ];
+    let lazyfree = &server.lazyfree;
+    let lazy = [
+        ("user-del", lazyfree.user_del),
+        ("expire", lazyfree.expire),
+        ("server-del", lazyfree.server_del),
+        ("eviction", lazyfree.eviction),
+        ("user-flush", lazyfree.user_flush),
+    ];
+    let lazyfree = lazy.map(|(name, value)| match value {
         Some(true) => format!("{name} yes"),
         Some(false) => format!("{name} no"),
         None => format!("{name} unknown"),
-    };
-    let lazyfree = &server.lazyfree;
-    let mut lines = vec![
-        format!("{}: {} {}, {:?}", server.node, server.flavour, server.version, server.role).to_lowercase(),
-        format!("  maxmemory-policy: {}", server.maxmemory_policy.as_deref().unwrap_or("unknown")),
-        format!(
-            "  lazyfree-lazy-: {}",
-            [
-                setting("user-del", lazyfree.user_del),
-                setting("expire", lazyfree.expire),
-                setting("server-del", lazyfree.server_del),
-                setting("eviction", lazyfree.eviction),
-                setting("user-flush", lazyfree.user_flush),
-            ]
-            .join(", ")
-        ),
+    });
+    lines.push(format!("lazyfree-lazy-*: {}", lazyfree.join(", ")));
+    let permissions = [
+        Permission::Allowed,
+        Permission::Denied,
+        Permission::Unsupported,
+        Permission::NotApplicable,
+        Permission::Unknown,
     ];
-    for (access, permission) in &server.access {
-        lines.push(format!("  {}: {}", access.as_str(), permission.as_str()));
+    for permission in permissions {
+        let matching = server.access.iter().filter(|(_, found)| **found == permission);
+        let commands: Vec<&str> = matching.map(|(access, _)| access.as_str()).collect();
+        if !commands.is_empty() {
+            lines.push(format!("{}: {}", permission.as_str(), commands.join(", ")));
+        }
     }
-    for (name, value) in &server.limits.settings {
-        lines.push(format!("  {name}: {value}"));
+    let settings = &server.limits.settings;
+    // From 7.0 on, the names with `ziplist` are aliases of those with `listpack`.
+    let is_alias =
+        |name: &str| name.contains("ziplist") && settings.contains_key(&name.replace("ziplist", "listpack"));
+    let limits: Vec<String> = settings
+        .iter()
+        .filter(|(name, _)| name.contains("-max-") && !is_alias(name))
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    if !limits.is_empty() {
+        lines.push(format!("limits: {}", limits.join(", ")));
     }
     lines
 }
@@ -269,14 +320,14 @@ fn settle(
     ask: impl FnOnce(&str) -> io::Result<String>,
 ) -> Result<Settled, CommandError> {
     check_pace(&args.pace)?;
-    let files = files(&args.output.outputs)?;
+    check_files(&args.output.outputs)?;
     let terminal_form = if around.stdout_is_terminal { Format::Table } else { Format::Csv };
     let target = connect::settle(&args.connect, around, ask)?;
     let config = scan_config(args, target.endpoint, target.databases);
     Ok(Settled {
         config,
         stdout: args.output.format.unwrap_or(terminal_form),
-        files,
+        files: args.output.outputs.clone(),
         warnings: target.warnings,
     })
 }
@@ -349,39 +400,49 @@ fn check_pace(pace: &PaceArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Finds the form of each file, by its suffix.
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Format)>, CommandError> {
-    let mut files: Vec<(PathBuf, Format)> = Vec::with_capacity(paths.len());
-    for path in paths {
+/// Refuses files whose form cannot be told, before anything is sent.
+fn check_files(paths: &[PathBuf]) -> Result<(), CommandError> {
+    for (at, path) in paths.iter().enumerate() {
         if path.as_os_str() == "-" {
             return Err(
                 CommandError::usage("-o takes a file").hint("stdout gets the form that --format names")
             );
         }
-        let form = Format::of_path(path).ok_or_else(|| {
-            CommandError::usage(format!("cannot tell the form of `{}` by its suffix", path.display()))
-                .hint("known are .csv, .json, .ndjson, .jsonl and .txt (the table)")
-        })?;
-        if files.iter().any(|(other, _)| other == path) {
+        if Format::of_path(path).is_none() {
+            let text = format!("cannot tell the form of `{}` by its suffix", path.display());
+            return Err(
+                CommandError::usage(text).hint("known are .csv, .json, .ndjson, .jsonl and .txt (the table)")
+            );
+        }
+        if paths[..at].contains(path) {
             return Err(CommandError::usage(format!("-o `{}` is given twice", path.display()))
                 .hint("name each file once"));
         }
-        files.push((path.clone(), form));
     }
-    Ok(files)
+    Ok(())
 }
 
 fn output_error(error: OutputError) -> CommandError {
-    let kind = io::Error::kind(&error.source);
+    let kind = error.source.kind();
     let failed = CommandError::new(ErrorKind::Output(error.path)).because(error.source);
     match kind {
         io::ErrorKind::NotFound => failed.hint("its folder must exist"),
-        io::ErrorKind::StorageFull => failed.hint("write to another disk, or fewer rows without --all-keys"),
+        io::ErrorKind::StorageFull => failed.hint("make room, or write to another disk"),
         _ => failed,
     }
 }
 
-fn milliseconds(duration: std::time::Duration) -> String {
+/// Tells all outputs that failed, the last one as the error of the run.
+fn report_failures(failures: Vec<OutputError>, console: &Console) -> Result<Exit, CommandError> {
+    let mut errors: Vec<CommandError> = failures.into_iter().map(output_error).collect();
+    let last = errors.pop();
+    for error in &errors {
+        console.error(error);
+    }
+    last.map_or(Ok(Exit::Failed), Err)
+}
+
+fn milliseconds(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
 

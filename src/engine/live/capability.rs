@@ -140,7 +140,10 @@ async fn hello(link: &Link) -> Result<BTreeMap<String, String>, LinkError> {
         let word = |name: &str| field(&value, name).and_then(text);
         let server = word("server").unwrap_or_default();
         if let Some(version) = word("version") {
-            fields.insert(if server == "redis" { "redis_version".to_owned() } else { format!("{server}_version") }, version);
+            fields.insert(
+                if server == "redis" { "redis_version".to_owned() } else { format!("{server}_version") },
+                version,
+            );
         }
         fields.insert("server_name".to_owned(), server);
         fields.extend(word("role").map(|role| ("role".to_owned(), role)));
@@ -186,9 +189,8 @@ async fn config(link: &Link) -> Result<Result<BTreeMap<String, String>, Refusal>
     let mut settings = BTreeMap::new();
     for reply in link.pipeline(&pipeline).await? {
         match reply {
-            Ok(Value::Array(items)) => settings.extend(
-                items.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))),
-            ),
+            Ok(Value::Array(items)) => settings
+                .extend(items.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))),
             Ok(Value::Map(pairs)) => {
                 settings.extend(pairs.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))));
             }

@@ -126,11 +126,17 @@ impl ConnectError {
             ConnectErrorKind::TimedOut(_) => {
                 "check firewalls and security groups; raise --connect-timeout or --timeout if it is only slow"
             }
-            ConnectErrorKind::TlsOnPlainPort => "use the TLS port, or leave out --tls (redis:// for rediss://)",
+            ConnectErrorKind::TlsOnPlainPort => {
+                "use the TLS port, or leave out --tls (redis:// for rediss://)"
+            }
             ConnectErrorKind::PlainOnTlsPort => "use --tls or a rediss:// URL",
             ConnectErrorKind::UnknownIssuer => "name the CA that signed it with --cacert",
-            ConnectErrorKind::CertificateExpired => "renew the server's certificate, and check this machine's clock",
-            ConnectErrorKind::CertificateNameMismatch => "connect by the name in the certificate, or name it with --sni",
+            ConnectErrorKind::CertificateExpired => {
+                "renew the server's certificate, and check this machine's clock"
+            }
+            ConnectErrorKind::CertificateNameMismatch => {
+                "connect by the name in the certificate, or name it with --sni"
+            }
             ConnectErrorKind::TlsAlert(_) => {
                 "the server may want a client certificate (--cert and --key), or another TLS version"
             }
@@ -138,13 +144,17 @@ impl ConnectError {
             ConnectErrorKind::TlsFile { .. } => "the file must be readable and in PEM form",
             ConnectErrorKind::NotRedis(_) => "check the host and port",
             ConnectErrorKind::Closed => "check that it is a Redis port; a TLS port needs --tls",
-            ConnectErrorKind::WrongPassword => "check --user, and REDISCLI_AUTH, --password-file or --askpass",
+            ConnectErrorKind::WrongPassword => {
+                "check --user, and REDISCLI_AUTH, --password-file or --askpass"
+            }
             ConnectErrorKind::PasswordNeeded => "give it by REDISCLI_AUTH, --password-file or --askpass",
             ConnectErrorKind::NoPasswordSet => "leave the password out, or name the ACL user with --user",
             ConnectErrorKind::NoPermission(_) => {
                 "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
             }
-            ConnectErrorKind::NotReady(_) => "try again when it answers PING, or raise --timeout to wait for it",
+            ConnectErrorKind::NotReady(_) => {
+                "try again when it answers PING, or raise --timeout to wait for it"
+            }
             ConnectErrorKind::Server(_) => "look the error up in the server's documentation",
         }
     }
@@ -183,7 +193,8 @@ async fn attempt(endpoint: &Endpoint, stage: &mut &'static str) -> Result<Connec
             };
             let name = tls::server_name(host, options)?;
             let connector = tls::connector(options)?;
-            let stream = connector.connect(name, plain).await.map_err(|error| tls::handshake_error(&error))?;
+            let stream =
+                connector.connect(name, plain).await.map_err(|error| tls::handshake_error(&error))?;
             Box::new(stream)
         }
     };
@@ -224,8 +235,9 @@ async fn greet(endpoint: &Endpoint, stream: Box<dyn Stream>) -> Result<Connected
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let info = RedisConnectionInfo::default().set_skip_set_lib_name();
     let explain = |error: &RedisError| greeting_error(error, first_bytes.get().map(Vec::as_slice));
-    let (mut connection, driver) =
-        MultiplexedConnection::new_with_config(&info, stream, config).await.map_err(|error| explain(&error))?;
+    let (mut connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
+        .await
+        .map_err(|error| explain(&error))?;
     let driver = tokio::spawn(driver);
     if let Some(password) = &endpoint.credentials.password {
         let mut auth = redis::cmd("AUTH");
@@ -289,7 +301,11 @@ struct Overhear {
 const FIRST_BYTES_MAX: usize = 16;
 
 impl AsyncRead for Overhear {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let start = buf.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buf);
         let new = &buf.filled()[start..];

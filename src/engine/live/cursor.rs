@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_page_is_refused() {
-        for value in [Value::Nil, Value::Int(0), Value::Array(vec![]), Value::Array(vec![Value::Nil, Value::Nil])] {
+        for value in
+            [Value::Nil, Value::Int(0), Value::Array(vec![]), Value::Array(vec![Value::Nil, Value::Nil])]
+        {
             assert_eq!(ScanPage::from_reply(value), None);
         }
     }

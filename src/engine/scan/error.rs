@@ -59,7 +59,9 @@ impl ScanError {
                 "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
             }
             Self::ScanRefused { .. } => "bigkeys needs SCAN; some proxies and gateways do not pass it on",
-            Self::Database { .. } => "`INFO keyspace` lists the databases that hold keys; a cluster has only 0",
+            Self::Database { .. } => {
+                "`INFO keyspace` lists the databases that hold keys; a cluster has only 0"
+            }
         }
     }
 }

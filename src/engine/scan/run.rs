@@ -89,14 +89,19 @@ pub async fn run(
         keysizes_after = Keysizes::read(walk.link()).await.ok().flatten();
         dbsize_after = keys_of(&dbs, walk.link()).await;
     }
-    Ok(report(walk, ended, warnings, Closing {
-        started_at,
-        elapsed: started.elapsed(),
-        databases,
-        dbsize_after,
-        keysizes_before,
-        keysizes_after,
-    }))
+    Ok(report(
+        walk,
+        ended,
+        warnings,
+        Closing {
+            started_at,
+            elapsed: started.elapsed(),
+            databases,
+            dbsize_after,
+            keysizes_before,
+            keysizes_after,
+        },
+    ))
 }
 
 /// Waits while the server answers LOADING, BUSY or MASTERDOWN, as long as we wait for any answer.
@@ -187,7 +192,8 @@ fn warnings(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
     }
     if refused(Access::ObjectEncoding) {
         warnings.push(
-            "OBJECT ENCODING is refused: effort and allocations are unknown wherever they depend on it".to_owned(),
+            "OBJECT ENCODING is refused: effort and allocations are unknown wherever they depend on it"
+                .to_owned(),
         );
     }
     if refused(Access::ConfigGet) {
@@ -201,10 +207,15 @@ fn warnings(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
         warnings.push("INFO is refused: version, role and allocator are unknown".to_owned());
     }
     if config.exact_lists && !profile.allows(Access::DebugObject) {
-        warnings.push("DEBUG OBJECT is not allowed: --exact-lists has no effect, list nodes are estimated".to_owned());
+        warnings.push(
+            "DEBUG OBJECT is not allowed: --exact-lists has no effect, list nodes are estimated".to_owned(),
+        );
     }
     let touches = profile.access.get(&Access::ClientNoTouch) != Some(&Permission::Allowed);
-    if touches && matches!(profile.flavour, Flavour::Redis | Flavour::Valkey) && profile.version > Version::default() {
+    if touches
+        && matches!(profile.flavour, Flavour::Redis | Flavour::Valkey)
+        && profile.version > Version::default()
+    {
         warnings.push(
             "CLIENT NO-TOUCH is not available: asking the length of a large key counts as an access to it"
                 .to_owned(),
@@ -222,7 +233,12 @@ struct Closing {
     keysizes_after: Option<Keysizes>,
 }
 
-fn report<F>(walk: Walk<'_, F>, ended: Option<Ended>, mut warnings: Vec<String>, closing: Closing) -> ScanReport
+fn report<F>(
+    walk: Walk<'_, F>,
+    ended: Option<Ended>,
+    mut warnings: Vec<String>,
+    closing: Closing,
+) -> ScanReport
 where
     F: FnMut(Event<'_>) -> ControlFlow<Stop>,
 {

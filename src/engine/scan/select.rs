@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use crate::engine::key::{Kind, Measured};
 use crate::engine::risk::{LAZYFREE_THRESHOLD, Policy, may_matter};
 
-
 use super::config::ScanConfig;
 
 /// Strings from this size on are looked at, whatever the thresholds say: `INFO keysizes` is checked
@@ -35,9 +34,7 @@ impl Selector {
         policy.thresholds.low = policy.thresholds.low.min(LAZYFREE_THRESHOLD);
         Self {
             // Without sizes nothing can be ruled out.
-            everything: config.all_keys
-                || !measures_memory
-                || config.filter.needs_details_of_small_keys(),
+            everything: config.all_keys || !measures_memory || config.filter.needs_details_of_small_keys(),
             bytes_min: config.filter.bytes_min,
             samples: u64::from(config.memory_samples),
             policy,

@@ -262,7 +262,8 @@ where
         let is_sampled =
             |finding: &Finding| finding.facts.size.is_some_and(|size| size.basis == BytesBasis::Sampled);
         // One SELECT and one pipeline a database: the connection is in one database at a time.
-        let mut dbs: Vec<u32> = findings.iter().filter(|finding| is_sampled(finding)).map(|f| f.facts.db).collect();
+        let mut dbs: Vec<u32> =
+            findings.iter().filter(|finding| is_sampled(finding)).map(|f| f.facts.db).collect();
         dbs.sort_unstable();
         dbs.dedup();
         for db in dbs {

@@ -7,6 +7,7 @@ use super::*;
 use crate::cli::args::{Cli, Command};
 use crate::engine::key::{Encoding, Kind};
 use crate::engine::live::{Address, Secret};
+use crate::engine::report::sample;
 use crate::engine::risk::{Level, Thresholds};
 use crate::engine::scan::TtlFilter;
 use crate::engine::tally::SortBy;
@@ -70,7 +71,8 @@ fn without_flags_a_scan_is_safe_for_production() {
     assert_eq!(config.sample_keys, None);
     assert!(!config.all_keys && !config.exact_lists);
     assert!(config.filter.globs.is_empty() && config.filter.regex.is_none());
-    assert_eq!((stdout, files, warnings), (Format::Csv, vec![], vec![]));
+    assert_eq!(stdout, Format::Csv);
+    assert!(files.is_empty() && warnings.is_empty());
 }
 
 #[test]
@@ -95,8 +97,8 @@ fn filters_reach_the_engine() {
     assert_eq!(filter.encodings, [Encoding::Hashtable]);
     assert_eq!((filter.bytes_min, filter.elements_min), (Some(10_000_000), Some(5000)));
     assert_eq!((filter.allocations_min, filter.level_min), (Some(64), Some(Level::High)));
-    assert_eq!(filter.ttl, Some(TtlFilter::Under(Duration::from_secs(3600))));
-    assert_eq!(filter.idle_over, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(filter.ttl, Some(TtlFilter::Under(Duration::from_hours(1))));
+    assert_eq!(filter.idle_over, Some(Duration::from_hours(30 * 24)));
     assert_eq!((config.sample_keys, config.top, config.sort_by), (Some(1000), 5, SortBy::Stall));
     assert!(config.all_keys && config.exact_lists);
     assert_eq!(config.thresholds, Thresholds { low: 1, medium: 2, high: 3, critical: 4 });
@@ -168,7 +170,7 @@ fn a_password_file_holds_one_line() {
         let settled = read(content).expect("it is a password");
         assert_eq!(password(&settled), Some("p w\u{e9}"));
     }
-    for content in [&b""[..], b"\n", b"secret\nmore", b"secret\xff", &[b'x'; 70_000]] {
+    for content in [&b""[..], b"\n", b"secret\nmore", b"secret\xff", &vec![b'x'; 70_000]] {
         let error = read(content).map(|_| ()).expect_err("it is no password");
         assert_eq!(error.exit(), Exit::Failed);
         assert!(!error.to_string().contains("secret"), "{error}");
@@ -304,4 +306,110 @@ fn a_socket_in_a_url_is_a_socket() {
     let config = settled(&["-u", "unix:///run/r.sock?db=2"]).config;
     assert_eq!(config.endpoint.address, Address::Unix("/run/r.sock".into()));
     assert_eq!(config.databases, Databases::Only(vec![2]));
+}
+
+/// Runs an engine that a test made up, with NDJSON for a reader; returns what came of it and what was
+/// written.
+fn driven(
+    interrupt: &Interrupt,
+    engine: impl AsyncFnOnce(&mut Listener<'_>) -> Result<ScanReport, ScanError>,
+) -> (Result<Option<ScanReport>, CommandError>, String) {
+    let around = Surroundings::default();
+    let quiet = crate::cli::args::ConsoleArgs { quiet: true, ..Default::default() };
+    let console = Console::new(quiet, &around);
+    let mut progress = ProgressView::new(quiet, &around, false, console.bar());
+    let mut written = Vec::new();
+    let mut sink = Sink::new();
+    sink.add_stream(Format::Ndjson, &mut written, TableStyle::FILE).expect("it is memory");
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let ended = runtime.block_on(drive(engine, &mut sink, &mut progress, &console, interrupt));
+    if let Ok(Some(report)) = &ended {
+        sink.finish(report).expect("it is memory");
+    } else {
+        drop(sink);
+    }
+    (ended, String::from_utf8(written).expect("it is JSON"))
+}
+
+fn progress_event() -> Event<'static> {
+    Event::Progress(crate::engine::event::Progress {
+        db: 0,
+        keys: 1,
+        keys_total: 2,
+        commands_per_second: 1.0,
+        keys_per_second: 1.0,
+        biggest: None,
+    })
+}
+
+#[test]
+fn findings_are_written_as_they_come_and_the_summary_last() {
+    let (ended, written) = driven(&Interrupt::default(), async |tell: &mut Listener<'_>| {
+        assert!(tell(Event::Started(&sample::server())).is_continue());
+        for finding in &sample::findings() {
+            assert!(tell(Event::Finding(finding)).is_continue());
+        }
+        assert!(tell(progress_event()).is_continue());
+        Ok(sample::report())
+    });
+    assert!(matches!(ended, Ok(Some(_))));
+    let lines: Vec<&str> = written.lines().collect();
+    assert_eq!(lines.len(), sample::findings().len() + 1);
+    assert!(lines.last().is_some_and(|line| line.contains("\"record\":\"summary\"")));
+}
+
+#[test]
+fn ctrl_c_before_there_is_a_connection_ends_at_once() {
+    let interrupt = Interrupt::default();
+    let (ended, written) = driven(&interrupt, async |_: &mut Listener<'_>| {
+        interrupt.request();
+        std::future::pending().await
+    });
+    let error = ended.map(|_| ()).expect_err("there is no result");
+    assert_eq!((error.exit(), written.as_str()), (Exit::Interrupted, ""));
+}
+
+#[test]
+fn ctrl_c_during_a_scan_is_told_at_the_next_event_and_loses_nothing() {
+    let interrupt = Interrupt::default();
+    let (ended, written) = driven(&interrupt, async |tell: &mut Listener<'_>| {
+        assert!(tell(Event::Started(&sample::server())).is_continue());
+        interrupt.request();
+        tokio::task::yield_now().await;
+        let finding = &sample::findings()[0];
+        assert_eq!(tell(Event::Finding(finding)), ControlFlow::Break(Stop::Interrupted));
+        let completeness = Completeness::Partial(IncompleteReason::Interrupted);
+        Ok(ScanReport { completeness, ..sample::report() })
+    });
+    let report = ended.expect("it ended well").expect("there is a report");
+    assert_eq!(Exit::of_scan(&report, Some(Level::Low)), Exit::Interrupted);
+    assert_eq!(written.lines().count(), 2);
+    assert!(written.contains("\"interrupted\""));
+}
+
+#[test]
+fn a_reader_that_is_gone_ends_the_scan_quietly() {
+    struct Gone;
+    impl io::Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let around = Surroundings::default();
+    let console = Console::plain(&around);
+    let mut progress = ProgressView::None;
+    let mut sink = Sink::new();
+    sink.add_stream(Format::Ndjson, Gone, TableStyle::FILE).expect("nothing is written yet");
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let engine = async |tell: &mut Listener<'_>| {
+        assert!(tell(Event::Started(&sample::server())).is_continue());
+        let finding = &sample::findings()[0];
+        assert_eq!(tell(Event::Finding(finding)), ControlFlow::Break(Stop::OutputClosed));
+        Ok(sample::report())
+    };
+    let ended = runtime.block_on(drive(engine, &mut sink, &mut progress, &console, &Interrupt::default()));
+    assert!(matches!(ended, Ok(None)));
 }
