@@ -3,8 +3,10 @@
 //! What a server said may be hostile: no control character gets from there to a terminal. A stderr
 //! that is gone is ignored; a stdout that is gone is the quiet end of the run.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, ErrorKind as IoErrorKind, StdoutLock, Write};
+use std::io::{self, ErrorKind as IoErrorKind, StdoutLock, Write};
+use std::rc::Rc;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
 use indicatif::ProgressBar;
@@ -93,9 +95,63 @@ impl Console {
     }
 }
 
-/// Returns stdout for results, with a buffer: its own would write every line by itself.
-pub(super) fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+/// Returns stdout for results, and the way to take back what has not left yet.
+pub(super) fn stdout() -> (Held<StdoutLock<'static>>, TakeBack) {
+    let take_back = TakeBack::default();
+    (Held { output: io::stdout().lock(), buffer: Vec::new(), take_back: take_back.clone() }, take_back)
+}
+
+/// Takes back what is held: a run that fails before its first result writes no header of an empty table.
+///
+/// A switch, and not the drop of what holds it: the writers of formats flush when they are dropped.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TakeBack(Rc<Cell<bool>>);
+
+impl TakeBack {
+    /// From now on nothing is written.
+    pub(super) fn take_back(&self) {
+        self.0.set(true);
+    }
+}
+
+/// Holds back what is written until the buffer is full or flushed.
+#[derive(Debug)]
+pub(super) struct Held<W: Write> {
+    output: W,
+    buffer: Vec<u8>,
+    take_back: TakeBack,
+}
+
+/// Bytes that are held back.
+const HELD_BYTES: usize = 64 << 10;
+
+impl<W: Write> Held<W> {
+    /// Writes what was held back. What could not be written is dropped, so that no retry writes it twice.
+    fn release(&mut self) -> io::Result<()> {
+        let written = if self.take_back.0.get() { Ok(()) } else { self.output.write_all(&self.buffer) };
+        self.buffer.clear();
+        written
+    }
+}
+
+impl<W: Write> Write for Held<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > HELD_BYTES {
+            self.release()?;
+        }
+        if bytes.len() > HELD_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            self.release()?;
+            return Ok(bytes.len());
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.release()?;
+        self.output.flush()
+    }
 }
 
 /// Prints a result on stdout. A reader that is gone is no failure.
@@ -165,6 +221,34 @@ mod tests {
     fn no_escape_sequence_gets_to_a_terminal() {
         assert_eq!(printable("a\x1b[2Jb\nc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\nc\\u{202e}d\\u{9b}");
         assert_eq!(printable("caf\u{e9} \u{6570}"), "caf\u{e9} \u{6570}");
+    }
+
+    #[test]
+    fn what_is_taken_back_is_never_written() {
+        let mut output = Vec::new();
+        let take_back = TakeBack::default();
+        let mut held = Held { output: &mut output, buffer: Vec::new(), take_back: take_back.clone() };
+        held.write_all(b"kept").expect("it is memory");
+        held.flush().expect("it is memory");
+        held.write_all(b"taken back").expect("it is memory");
+        take_back.take_back();
+        held.flush().expect("it is memory");
+        assert_eq!(output, b"kept");
+    }
+
+    #[test]
+    fn order_is_kept_whatever_the_size_of_a_piece() {
+        let mut output = Vec::new();
+        let mut expected = Vec::new();
+        let mut held = Held { output: &mut output, buffer: Vec::new(), take_back: TakeBack::default() };
+        for (at, size) in [1, HELD_BYTES, 7, HELD_BYTES + 1, 3, 2 * HELD_BYTES, 0, 5].into_iter().enumerate()
+        {
+            let piece = vec![u8::try_from(at).expect("there are few"); size];
+            held.write_all(&piece).expect("it is memory");
+            expected.extend_from_slice(&piece);
+        }
+        held.flush().expect("it is memory");
+        assert!(output == expected);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::ProgressView;
 use crate::cli::surroundings::Surroundings;
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::ServerProfile;
+use crate::engine::key::{Permission, Role, ServerProfile};
 use crate::engine::live::Endpoint;
 use crate::engine::report::{
     Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
@@ -74,7 +74,8 @@ pub(in crate::cli) fn scan(
         colour: around.stdout_is_terminal && !around.no_color && !args.console.no_color,
         verbose: args.console.verbose,
     };
-    sink.add_stream(settled.stdout, console::stdout(), style).map_err(output_error)?;
+    let (stdout, unwritten) = console::stdout();
+    sink.add_stream(settled.stdout, stdout, style).map_err(output_error)?;
     let rows_on_terminal = around.stdout_is_terminal && settled.stdout != Format::Table;
     let mut progress = ProgressView::new(args.console, around, rows_on_terminal, console.bar());
     let runtime = runtime::Builder::new_current_thread()
@@ -85,17 +86,21 @@ pub(in crate::cli) fn scan(
     let engine = async |on_event: &mut Listener<'_>| run(&settled.config, on_event).await;
     let driven = runtime.block_on(drive(engine, &mut sink, &mut progress, console, &interrupt));
     progress.finish();
+    if driven.is_err() {
+        unwritten.take_back();
+    }
     let Some(report) = driven? else {
         // `bigkeys scan | head`: nobody listens any more, and nothing went wrong.
         return Ok(Exit::Done);
     };
-    if let Err(failures) = sink.finish(&report) {
+    let written = sink.finish(&report);
+    if settled.stdout != Format::Table || written.is_err() {
+        conclude(&report, console);
+    }
+    if let Err(failures) = written {
         return report_failures(failures, console);
     }
     let exit = Exit::of_scan(&report, args.output.fail_on);
-    if settled.stdout != Format::Table {
-        conclude(&report, console);
-    }
     if let (Exit::FailOn, Some(level)) = (exit, args.output.fail_on) {
         let keys = keys_from_level(&report, level);
         console.note(&format!("--fail-on {level}: {keys} keys reach this level"));
@@ -247,32 +252,54 @@ fn conclude(report: &ScanReport, console: &Console) {
 
 /// Returns what `-v` says of a server.
 fn describe(server: &ServerProfile) -> Vec<String> {
-    let setting = |name: &str, value: Option<bool>| match value {
+    let role = match server.role {
+        Role::Primary => "primary",
+        Role::Replica => "replica",
+        Role::Unknown => "role unknown",
+    };
+    let mut lines = vec![
+        format!("server: {} {} at {}, {role}", server.flavour, server.version, server.node),
+        format!("maxmemory-policy: {}", server.maxmemory_policy.as_deref().unwrap_or("unknown")),
+    ];
+    let lazyfree = &server.lazyfree;
+    let lazy = [
+        ("user-del", lazyfree.user_del),
+        ("expire", lazyfree.expire),
+        ("server-del", lazyfree.server_del),
+        ("eviction", lazyfree.eviction),
+        ("user-flush", lazyfree.user_flush),
+    ];
+    let lazyfree = lazy.map(|(name, value)| match value {
         Some(true) => format!("{name} yes"),
         Some(false) => format!("{name} no"),
         None => format!("{name} unknown"),
-    };
-    let lazyfree = &server.lazyfree;
-    let mut lines = vec![
-        format!("{}: {} {}, {:?}", server.node, server.flavour, server.version, server.role).to_lowercase(),
-        format!("  maxmemory-policy: {}", server.maxmemory_policy.as_deref().unwrap_or("unknown")),
-        format!(
-            "  lazyfree-lazy-: {}",
-            [
-                setting("user-del", lazyfree.user_del),
-                setting("expire", lazyfree.expire),
-                setting("server-del", lazyfree.server_del),
-                setting("eviction", lazyfree.eviction),
-                setting("user-flush", lazyfree.user_flush),
-            ]
-            .join(", ")
-        ),
+    });
+    lines.push(format!("lazyfree-lazy-*: {}", lazyfree.join(", ")));
+    let permissions = [
+        Permission::Allowed,
+        Permission::Denied,
+        Permission::Unsupported,
+        Permission::NotApplicable,
+        Permission::Unknown,
     ];
-    for (access, permission) in &server.access {
-        lines.push(format!("  {}: {}", access.as_str(), permission.as_str()));
+    for permission in permissions {
+        let matching = server.access.iter().filter(|(_, found)| **found == permission);
+        let commands: Vec<&str> = matching.map(|(access, _)| access.as_str()).collect();
+        if !commands.is_empty() {
+            lines.push(format!("{}: {}", permission.as_str(), commands.join(", ")));
+        }
     }
-    for (name, value) in &server.limits.settings {
-        lines.push(format!("  {name}: {value}"));
+    let settings = &server.limits.settings;
+    // From 7.0 on, the names with `ziplist` are aliases of those with `listpack`.
+    let is_alias =
+        |name: &str| name.contains("ziplist") && settings.contains_key(&name.replace("ziplist", "listpack"));
+    let limits: Vec<String> = settings
+        .iter()
+        .filter(|(name, _)| name.contains("-max-") && !is_alias(name))
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    if !limits.is_empty() {
+        lines.push(format!("limits: {}", limits.join(", ")));
     }
     lines
 }
