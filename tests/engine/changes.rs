@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::support::{Action, Bigkeys, Client, Exit, Lab, Proxy, Value, key_of, on_each_server, once_before};
+use crate::support::{Action, Bigkeys, Client, Exit, Lab, Proxy, Scan, Value, on_each_server, once_before};
 
 /// Prepares a scan through the proxy.
 fn scan_through(lab: &Lab, proxy: &Proxy) -> Bigkeys {
@@ -184,45 +184,54 @@ on_each_server! {
         assert!(proxy.requests("SCAN").len() > 5);
     }
 
-    fn keys_written_to_while_half_a_million_are_scanned(kind) {
+    fn half_a_million_keys_are_scanned_while_others_write(kind) {
         const STAY: u64 = 500_000;
+        const WORTH_A_ROW: usize = 5000;
         let lab = Lab::start(kind);
         let redis = lab.redis();
         redis.run(&format!("DEBUG POPULATE {STAY} stay 10"));
+        redis.pipeline((0..WORTH_A_ROW).map(|n| {
+            let members = (0..70).map(|m| format!("{m:080}"));
+            ["SADD".to_owned(), format!("row:{n}")].into_iter().chain(members).collect::<Vec<_>>()
+        }));
         // Others add, change and delete keys of their own all the while, so that tables grow and shrink.
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let others = {
             let (stop, rounds, address) = (Arc::clone(&stop), Arc::clone(&rounds), lab.address());
             thread::spawn(move || {
                 let redis = Client::connect(address);
-                for round in 0_u64.. {
-                    if stop.load(Ordering::SeqCst) {
-                        break;
-                    }
-                    redis.pipeline((0..500).map(|n| ["SET".to_owned(), format!("come:{}", round * 500 + n), "v".to_owned()]));
-                    redis.pipeline((0..500).map(|n| ["UNLINK".to_owned(), format!("come:{}", round * 500 + n)]));
-                    redis.pipeline((0..100).map(|n| ["APPEND".to_owned(), format!("stay:{}", (round * 100 + n) % STAY), "x".to_owned()]));
-                    rounds.fetch_add(1, Ordering::SeqCst);
+                while !stop.load(Ordering::SeqCst) {
+                    let round = rounds.fetch_add(1, Ordering::SeqCst);
+                    let come = |n: u64| format!("come:{}", round * 500 + n);
+                    redis.pipeline((0..500).map(|n| ["SET".to_owned(), come(n), "v".to_owned()]));
+                    redis.pipeline((0..500).map(|n| ["UNLINK".to_owned(), come(n)]));
+                    redis.pipeline((0..100).map(|n| {
+                        ["APPEND".to_owned(), format!("stay:{}", (round * 100 + n) % STAY), "x".to_owned()]
+                    }));
                 }
             })
         };
-        let outcome = lab.bigkeys(["scan", "--format", "ndjson", "--rate", "max", "--all-keys"]).args(crate::support::CALM).exits(Exit::Done);
+        let scan = lab.scan([]).document();
         stop.store(true, Ordering::SeqCst);
         others.join().expect("they do not fail");
-        assert!(rounds.load(Ordering::SeqCst) > 3, "nobody wrote while the scan ran");
+        let rounds = rounds.load(Ordering::SeqCst);
+        assert!(rounds > 10, "nobody wrote while the scan ran");
 
-        let mut stayed = BTreeSet::new();
-        for line in outcome.stdout().lines() {
-            let row: serde_json::Value = serde_json::from_str(line).expect("each line is JSON");
-            if row["key"].is_null() {
-                continue;
-            }
-            let key = String::from_utf8(key_of(&row)).expect("these keys are text");
-            if let Some(number) = key.strip_prefix("stay:") {
-                let number: u64 = number.parse().expect("a number");
-                assert!(stayed.insert(number), "{key} was reported twice");
-            }
-        }
-        assert_eq!(stayed.len() as u64, STAY, "a key that stays from start to end is found");
+        // Rows first: each key that stays from start to end is found, and once.
+        let rows: BTreeSet<_> = scan.by_key().into_keys().map(|(_, key)| key).collect();
+        let expected: BTreeSet<_> = (0..WORTH_A_ROW).map(|n| format!("row:{n}").into_bytes()).collect();
+        assert!(rows == expected, "{} rows for {WORTH_A_ROW} keys", rows.len());
+        // Then numbers: all that stay, and of those that come and go what happened to be there.
+        let strings: u64 = census(&scan, "string");
+        assert!((STAY..=STAY + 500 * rounds).contains(&strings), "{strings} strings");
+        assert_eq!(census(&scan, "set"), WORTH_A_ROW as u64);
+        let skipped = scan.skipped("vanished");
+        assert_eq!(scan.summary("/keys_seen"), strings + WORTH_A_ROW as u64 + skipped);
+        assert_eq!(scan.summary("/completeness/status"), "complete");
     }
+}
+
+fn census(scan: &Scan, kind: &str) -> u64 {
+    let rows = scan.summary("/census").as_array().expect("rows");
+    rows.iter().filter(|row| row["type"] == kind).filter_map(|row| row["keys"].as_u64()).sum()
 }

@@ -4,5 +4,7 @@ mod bench;
 mod cases;
 mod changes;
 mod facts;
+mod faults;
 mod observe;
 mod oracle;
+mod permissions;

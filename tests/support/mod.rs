@@ -4,8 +4,6 @@
 //! Nothing in here knows how `bigkeys` works. The client and the proxy read the protocol with code of
 //! their own, so that what they see is not what `bigkeys` thinks there is.
 
-#![allow(dead_code, unused_imports)]
-
 mod certs;
 mod command;
 mod fill;

@@ -100,23 +100,29 @@ fn burst(rate: f64) -> u32 {
     commands.clamp(BURST_MIN, BURST_MAX)
 }
 
-/// Commands per second in the last whole second.
+/// Commands per second that were reached, over windows of a tenth of a second.
 struct Reached {
     since: Instant,
     commands: u32,
-    last: f64,
+    peak: f64,
 }
+
+/// Long enough for a few pipelines, short enough to know the pace when the guard first asks for half.
+const REACHED_WINDOW: Duration = Duration::from_millis(100);
+/// A faster window than the peak is believed at once; a slower one pulls the peak down by this part.
+const REACHED_DECAY: f64 = 0.05;
 
 impl Reached {
     fn new(now: Instant) -> Self {
-        Self { since: now, commands: 0, last: 0.0 }
+        Self { since: now, commands: 0, peak: 0.0 }
     }
 
     fn add(&mut self, commands: u32, now: Instant) {
         self.commands = self.commands.saturating_add(commands);
-        let elapsed = now.duration_since(self.since).as_secs_f64();
-        if elapsed >= 1.0 {
-            self.last = f64::from(self.commands) / elapsed;
+        let elapsed = now.duration_since(self.since);
+        if elapsed >= REACHED_WINDOW {
+            let rate = f64::from(self.commands) / elapsed.as_secs_f64();
+            self.peak = rate.max(self.peak + (rate - self.peak) * REACHED_DECAY);
             self.since = now;
             self.commands = 0;
         }
@@ -128,7 +134,7 @@ impl Reached {
 
     /// What was reached, or a production pace while that is not known yet.
     fn peak(&self) -> f64 {
-        if self.last > 0.0 { self.last } else { 10_000.0 }
+        if self.peak > 0.0 { self.peak } else { 10_000.0 }
     }
 }
 

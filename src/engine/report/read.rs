@@ -59,6 +59,8 @@ pub enum ReadError {
     ColumnTwice(String),
     /// It is the JSON document and not NDJSON.
     JsonDocument,
+    /// It is UTF-16, as some spreadsheets save "Unicode text".
+    Utf16,
     /// The file was written by a newer version.
     NewerSchema {
         /// Line.
@@ -108,6 +110,7 @@ impl fmt::Display for ReadError {
             }
             Self::ColumnTwice(column) => write!(f, "line 1: the header has the column `{column}` twice"),
             Self::JsonDocument => f.write_str("this is a JSON document, not one object a line"),
+            Self::Utf16 => f.write_str("the file is UTF-16 and not UTF-8"),
             Self::NewerSchema { line, version } => {
                 write!(f, "line {line}: schema version {version}; this bigkeys reads up to {SCHEMA_VERSION}")
             }
@@ -143,6 +146,7 @@ impl ReadError {
                 "scan with `--format ndjson` or `--format csv`, or turn it into NDJSON: \
                                    jq -c '.findings[]' FILE"
             }
+            Self::Utf16 => "save it as `CSV UTF-8`",
             Self::NewerSchema { .. } => "use the bigkeys that wrote it, or scan again",
             Self::BadRow { .. } => {
                 "a key with a comma or a quote must stay in double quotes, as it was written"
@@ -191,6 +195,9 @@ impl<R: BufRead> FindingReader<R> {
     /// When the input cannot be read, is empty, or has no column `key`.
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let start = first_bytes(&mut input)?;
+        if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+            return Err(ReadError::Utf16);
+        }
         let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
         let rows = match first {
             None => return Err(ReadError::Empty),
@@ -558,13 +565,18 @@ fn from_csv(error: csv::Error) -> ReadError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::engine::report::sample::{findings, report, server};
-    use crate::engine::report::{CsvWriter, FindingWriter, Format, JsonWriter, NdjsonWriter};
+    use crate::engine::report::{CsvWriter, FindingWriter, Format, JsonWriter, NdjsonWriter, ScanReport};
     use crate::engine::tally::Finding;
     use crate::engine::tally::sample::finding;
+
+    /// Made once: the properties write hundreds of outputs.
+    static REPORT: LazyLock<ScanReport> = LazyLock::new(report);
 
     fn written(format: Format, findings: &[Finding]) -> Vec<u8> {
         let mut output = Vec::new();
@@ -577,7 +589,7 @@ mod tests {
         for finding in findings {
             writer.write(finding, &server()).unwrap();
         }
-        writer.finish(&report()).unwrap();
+        writer.finish(&REPORT).unwrap();
         drop(writer);
         output
     }
@@ -717,7 +729,7 @@ mod tests {
         for finding in &findings {
             writer.write(finding, &hostile_server).unwrap();
         }
-        writer.finish(&report()).unwrap();
+        writer.finish(&REPORT).unwrap();
         drop(writer);
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(output.as_slice());
         for record in reader.records() {
@@ -778,8 +790,19 @@ mod tests {
             assert_eq!(error.to_string(), message);
             assert!(error.hint().is_some(), "{message}");
         }
+        assert!(matches!(read(b"\xff\xfek\0e\0y\0\n\0"), Err(ReadError::Utf16)));
         let document = written(Format::Json, &findings());
         assert!(matches!(read(&document), Err(ReadError::JsonDocument)));
+    }
+
+    #[test]
+    fn each_field_of_the_summary_is_documented() {
+        let docs = include_str!("../../../docs/output.md");
+        let document: serde_json::Value = serde_json::from_slice(&written(Format::Json, &[])).unwrap();
+        for name in document["summary"].as_object().unwrap().keys() {
+            let named = [format!("`{name}`"), format!("`{name}[]`"), format!("`{name}.")];
+            assert!(named.iter().any(|named| docs.contains(named.as_str())), "docs/output.md lacks `{name}`");
+        }
     }
 
     #[test]

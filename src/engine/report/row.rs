@@ -180,6 +180,18 @@ mod tests {
     }
 
     #[test]
+    fn each_column_is_documented() {
+        let docs = include_str!("../../../docs/output.md");
+        let mut at = 0;
+        for column in COLUMNS {
+            let row = format!("\n| `{column}` |");
+            at += docs[at..]
+                .find(&row)
+                .unwrap_or_else(|| panic!("docs/output.md lacks `{column}`, or has it elsewhere"));
+        }
+    }
+
+    #[test]
     fn a_server_cannot_smuggle_a_formula_in_as_a_type() {
         assert_eq!(word("hash"), "hash");
         assert_eq!(word("ReJSON-RL"), "ReJSON-RL");

@@ -14,7 +14,7 @@ use super::footer::write_footer;
 use super::grid::{Cell, Grid, GridRow, Painter, Side, Tone, wrap};
 use super::row::word;
 use super::words::{bytes, count, counted, exact, safe, shorten, ttl, wait};
-use super::{FindingWriter, ScanReport};
+use super::{Completeness, FindingWriter, ScanReport};
 
 /// How a table looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +185,11 @@ fn news(report: &ScanReport) -> Vec<(Tone, String)> {
     if let Some(text) = super::footer::partial(&report.completeness) {
         news.push((Tone::Alarm, format!("PARTIAL RESULT: {text}")));
     }
+    if let Completeness::Sampled { keys, keys_total } = report.completeness {
+        let text = format!("SAMPLE: {} of {} keys were measured.", exact(keys), exact(keys_total));
+        news.push((Tone::Warning, text));
+    }
+    let whole = matches!(report.completeness, Completeness::Complete | Completeness::CompleteButSkipped);
     let [_, _, medium, high, critical, unknown] = report.levels;
     let shouting: Vec<String> = [(critical, "critical"), (high, "high"), (medium, "medium")]
         .into_iter()
@@ -196,9 +201,11 @@ fn news(report: &ScanReport) -> Vec<(Tone, String)> {
         let text = if report.keys_matched == 0 {
             "No key was measured.".to_owned()
         } else {
-            format!("No key of medium level or above{unknown}.")
+            let scope = if whole { "" } else { " among the keys seen" };
+            format!("No key of medium level or above{scope}{unknown}.")
         };
-        news.push((if unknown.is_empty() { Tone::Good } else { Tone::Unknown }, text));
+        let tone = if unknown.is_empty() && whole { Tone::Good } else { Tone::Unknown };
+        news.push((tone, text));
     } else {
         let tone = if critical > 0 { Tone::Alarm } else { Tone::Warning };
         let keys = if critical + high + medium == 1 { "key" } else { "keys" };
@@ -622,9 +629,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::engine::report::IncompleteReason;
     use crate::engine::report::sample::{report, server};
     use crate::engine::report::words::width;
-    use crate::engine::report::{Completeness, IncompleteReason};
 
     fn rendered(report: &ScanReport, style: TableStyle) -> String {
         let mut output = Vec::new();

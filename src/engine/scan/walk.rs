@@ -175,12 +175,14 @@ where
         keys_total: u64,
         on_event: &'a mut F,
     ) -> Self {
+        let request = config.filter.scan_request(profile.version);
         let inspector = Inspector::new(&profile, config.memory_samples);
-        let selector = Selector::new(config, inspector.measures_memory());
+        let policy = Policy { server: profile, thresholds: config.thresholds };
+        let selector = Selector::new(config, &policy, inspector.measures_memory());
         let network = canary.state().before.quantile(0.5);
         Self {
-            request: config.filter.scan_request(profile.version),
-            policy: Policy { server: profile, thresholds: config.thresholds },
+            request,
+            policy,
             inspector,
             link,
             generation: 0,
@@ -420,7 +422,7 @@ where
                     if !self.config.filter.census_passes(&kind, size.map(|size| size.bytes)) {
                         continue;
                     }
-                    if self.sums.selector.wants(&kind, size, &self.policy.server) {
+                    if self.sums.selector.wants(&kind, size) {
                         wanted.push((key, kind, size));
                     } else {
                         self.count_small(key, kind, size, observed_at);
