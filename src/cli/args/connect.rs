@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::value::{parse_count_u32, parse_duration_not_zero};
+use super::value::{parse_db, parse_duration_not_zero};
 
 /// A URL as it was typed. It may hold a password, so `Debug` hides it, and it is read by
 /// [`super::ServerUrl`] and not by clap, which repeats a bad value in its error.
@@ -63,7 +63,7 @@ pub struct ConnectArgs {
     /// Database, repeatable [default: all that hold keys]
     ///
     /// Several can be given with commas, too: `-n 0,3`. A database that the URL names counts as given.
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_count_u32)]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_db)]
     pub db: Vec<u32>,
 
     /// All databases that hold keys

@@ -103,7 +103,8 @@ pub(in crate::cli) fn scan(
     let exit = Exit::of_scan(&report, args.output.fail_on);
     if let (Exit::FailOn, Some(level)) = (exit, args.output.fail_on) {
         let keys = keys_from_level(&report, level);
-        console.note(&format!("--fail-on {level}: {keys} keys reach this level"));
+        let keys = if keys == 1 { "1 key reaches".to_owned() } else { format!("{keys} keys reach") };
+        console.note(&format!("--fail-on {level}: {keys} this level"));
     }
     Ok(exit)
 }
