@@ -189,11 +189,8 @@ impl Inspector {
                 facts.freq = count(&value).and_then(|freq| u8::try_from(freq).ok());
             }
         }
-        if let Some(reply) = encoding {
-            match present(Some(reply))? {
-                Some(value) => facts.encoding = text(&value).map(|word| Encoding::from_reply(&word)),
-                None => {}
-            }
+        if let Some(value) = present(encoding)? {
+            facts.encoding = text(&value).map(|word| Encoding::from_reply(&word));
         }
         facts.expiry = match present(pttl)? {
             Some(Value::Int(-2)) => return Err((SkipReason::Vanished, None)),
@@ -203,7 +200,8 @@ impl Inspector {
         };
         facts.elements = present(length)?.as_ref().and_then(count);
         // A collection without elements does not exist: the length commands answer 0 for a key that is gone.
-        if facts.elements == Some(0) && matches!(facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash) {
+        if facts.elements == Some(0) && matches!(facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash)
+        {
             return Err((SkipReason::Vanished, None));
         }
         facts.stream = present(xinfo)?.as_ref().and_then(stream_head);
@@ -219,14 +217,13 @@ impl Inspector {
         );
         match &mut facts.size {
             Some(size) if compact => size.basis = BytesBasis::Measured,
-            Some(_) => {}
             None if !self.asks_memory => {
                 facts.size = facts
                     .elements
                     .and_then(|elements| modelled_bytes(&facts.kind, facts.encoding.as_ref(), elements))
                     .map(|bytes| Measured { bytes, basis: BytesBasis::Modelled });
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 

@@ -18,6 +18,9 @@ const LONGEST_US: u64 = 60_000_000;
 
 impl Histogram {
     /// Makes an empty one that also counts what is above a threshold.
+    ///
+    /// # Panics
+    /// Never: its bounds are constants.
     pub fn new(threshold: Duration) -> Self {
         let inner =
             Hdr::new_with_bounds(1, LONGEST_US, 3).expect("1 us to 1 min with 3 digits is a valid range");

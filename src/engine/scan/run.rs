@@ -93,7 +93,7 @@ pub async fn run(
         walk,
         ended,
         warnings,
-        Closing {
+        &Closing {
             started_at,
             elapsed: started.elapsed(),
             databases,
@@ -237,7 +237,7 @@ fn report<F>(
     walk: Walk<'_, F>,
     ended: Option<Ended>,
     mut warnings: Vec<String>,
-    closing: Closing,
+    closing: &Closing,
 ) -> ScanReport
 where
     F: FnMut(Event<'_>) -> ControlFlow<Stop>,
