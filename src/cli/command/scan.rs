@@ -78,7 +78,8 @@ pub(in crate::cli) fn scan(
     sink.add_stream(settled.stdout, stdout, style).map_err(output_error)?;
     let rows_on_terminal = around.stdout_is_terminal && settled.stdout != Format::Table;
     let mut progress = ProgressView::new(args.console, around, rows_on_terminal, console.bar());
-    let runtime = runtime::Builder::new_current_thread()
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| CommandError::new(ErrorKind::System("cannot start the runtime")).because(error))?;
