@@ -31,8 +31,8 @@ pub(super) enum ProgressView {
     Bar(ProgressBar),
     /// A line every few seconds.
     Plain {
-        /// When the last one was written, or the run began.
-        last: Instant,
+        /// When the last one was written. The first one says that the scan began, and comes at once.
+        last: Option<Instant>,
     },
     /// Nothing.
     None,
@@ -50,7 +50,7 @@ impl ProgressView {
         match args.progress {
             _ if args.quiet || args.no_progress => Self::None,
             ProgressStyle::None => Self::None,
-            ProgressStyle::Plain => Self::Plain { last: Instant::now() },
+            ProgressStyle::Plain => Self::Plain { last: None },
             ProgressStyle::Auto if !around.stderr_is_terminal || rows_on_terminal => Self::None,
             ProgressStyle::Auto | ProgressStyle::Bar => {
                 let style = BarStyle::with_template("{bar:8} {wide_msg}")
@@ -75,8 +75,8 @@ impl ProgressView {
             }
             Self::Plain { last } => {
                 let now = Instant::now();
-                if now.duration_since(*last) >= PLAIN_PERIOD {
-                    *last = now;
+                if last.is_none_or(|last| now.duration_since(last) >= PLAIN_PERIOD) {
+                    *last = Some(now);
                     let line = format!("progress: {}\n", describe(progress));
                     let _ = io::stderr().lock().write_all(line.as_bytes());
                 }
@@ -114,12 +114,11 @@ fn summarize(progress: &Progress) -> String {
 /// Says how far the scan is, in one line of a log.
 fn describe(progress: &Progress) -> String {
     let mut line = format!("{} of {} keys", grouped(progress.keys), grouped(progress.keys_total));
-    let _ = write!(
-        line,
-        ", {} keys/s, {} commands/s",
-        grouped(rounded(progress.keys_per_second)),
-        grouped(rounded(progress.commands_per_second))
-    );
+    if progress.keys_per_second > 0.0 {
+        let keys = grouped(rounded(progress.keys_per_second));
+        let commands = grouped(rounded(progress.commands_per_second));
+        let _ = write!(line, ", {keys} keys/s, {commands} commands/s");
+    }
     if let Some(eta) = eta(progress) {
         let _ = write!(line, ", {} left", humantime::format_duration(eta));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::value::{parse_count_u32, parse_duration_not_zero};
+use super::value::{parse_db, parse_duration_not_zero};
 
 /// A URL as it was typed. It may hold a password, so `Debug` hides it, and it is read by
 /// [`super::ServerUrl`] and not by clap, which repeats a bad value in its error.
@@ -51,7 +51,7 @@ pub struct ConnectArgs {
     /// Port [default: 6379]
     ///
     /// The default is the same with TLS.
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
     /// Unix socket, instead of host and port
@@ -63,7 +63,7 @@ pub struct ConnectArgs {
     /// Database, repeatable [default: all that hold keys]
     ///
     /// Several can be given with commas, too: `-n 0,3`. A database that the URL names counts as given.
-    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', value_parser = parse_count_u32)]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_db)]
     pub db: Vec<u32>,
 
     /// All databases that hold keys

@@ -59,19 +59,19 @@ pub struct FilterArgs {
     ///
     /// It is the memory they take. Units are those of redis.conf: `k m g t` are powers of
     /// 1000 (10M is 10 000 000), `kb mb gb tb` and KiB MiB GiB TiB are powers of 1024.
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = parse_bytes)]
     pub min_bytes: Option<u64>,
 
     /// Keys with at least so many elements
     ///
     /// For a string, its bytes. `k` and `M` are thousands and millions.
-    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = parse_count)]
     pub min_elements: Option<u64>,
 
     /// Keys with at least so many allocations
     ///
     /// That is what has to be freed one by one, and what a stall is made of. `k` and `M` are thousands and millions.
-    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = parse_count)]
     pub min_allocs: Option<u64>,
 
     /// Keys of at least this level
@@ -97,6 +97,6 @@ pub struct FilterArgs {
     ///
     /// They are found at random cursors. The report then says that it is a sample; the biggest keys may be
     /// missing from it.
-    #[arg(long, value_name = "COUNT", value_parser = parse_count_from_one)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = parse_count_from_one)]
     pub sample: Option<u64>,
 }

@@ -42,7 +42,7 @@ pub struct OutputArgs {
     /// Length of the top list
     ///
     /// It is the list of the worst keys, in the table and in JSON; at most 10 000.
-    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = parse_top)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, default_value = "20", value_parser = parse_top)]
     pub top: usize,
 
     /// Order of the top list: allocs, bytes, elements, stall

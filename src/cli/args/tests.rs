@@ -94,6 +94,18 @@ fn what_was_typed_does_not_show_a_password() {
     assert!(!format!("{cli:?}").contains("hunter2"));
 }
 
+/// What `surroundings.rs` looks at.
+const ENVIRONMENT: &str = "
+## Environment
+
+| variable | meaning |
+|---|---|
+| `BIGKEYS_URL` | the server, where no flag names one; may hold a login |
+| `REDISCLI_AUTH` | the password, as for redis-cli, where neither a flag nor the URL gives one |
+| `NO_COLOR` | no colour, if not empty |
+| `TERM` | no colour, if `dumb` |
+";
+
 /// `docs/usage.md` as it should be.
 fn usage() -> String {
     let mut text = String::from(
@@ -101,6 +113,7 @@ fn usage() -> String {
          and compared by a test; `BIGKEYS_BLESS=1 cargo test --lib usage` writes it anew. How a run ends is in \
          [exit-codes.md](exit-codes.md).\n",
     );
+    text.push_str(ENVIRONMENT);
     for command in commands() {
         let about = command.get_long_about().or(command.get_about()).expect("each command has one");
         let _ = write!(text, "\n## `bigkeys {}`\n\n{}\n", command.get_name(), about.to_string().trim());

@@ -108,6 +108,16 @@ pub(super) fn parse_count_u32(text: &str) -> Result<u32, ValueError> {
     u32::try_from(parse_count(text)?).map_err(|_| ValueError::new("the number is too large"))
 }
 
+/// Reads the number of a database.
+///
+/// # Errors
+/// When the text is no such number.
+pub(super) fn parse_db(text: &str) -> Result<u32, ValueError> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if digits { text.parse().ok() } else { None };
+    number.ok_or_else(|| ValueError::new("expected the number of a database, such as 0 or 3"))
+}
+
 /// The most keys that `--top` keeps: each takes about a kilobyte, and its name on top.
 pub(super) const TOP_MAX: u64 = 10_000;
 
@@ -426,6 +436,8 @@ mod tests {
         }
         assert!(parse_count_u32("5g").is_err());
         assert!(parse_count_from_one("0").is_err());
+        assert_eq!((parse_db("0"), parse_db("15")), (Ok(0), Ok(15)));
+        assert!(["", "-1", "+1", "1k", "4294967296"].iter().all(|text| parse_db(text).is_err()));
         assert_eq!(parse_top("20"), Ok(20));
         assert!(parse_top("10001").is_err());
     }

@@ -27,12 +27,12 @@ const COMMANDS: [&str; 18] = [
     "xinfo|groups",
 ];
 
-/// What helps, and what a scan does without: names that show in CLIENT LIST, and the settings.
-const HELPFUL: [&str; 2] = ["client|setname", "config|get"];
+/// What helps, and what a scan can do without: a name in CLIENT LIST, buffers that are not evicted, and the
+/// settings.
+const HELPFUL: [&str; 3] = ["client|setname", "client|no-evict", "config|get"];
 
 /// What newer servers have besides, and since when.
-const NEWER: [(&str, &str); 4] = [
-    ("client|no-evict", "from 7.0"),
+const NEWER: [(&str, &str); 3] = [
     ("client|no-touch", "from 7.2"),
     ("vcard", "from Redis 8.0, for vector sets"),
     ("arcount", "from Redis 8.8, for arrays"),

@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::cli::args::{
     ConnectArgs, HOST_DEFAULT, PORT_DEFAULT, ServerUrl, TlsArgs, UrlError, UrlText, parse_host,
 };
+use crate::cli::console::printable;
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::surroundings::Surroundings;
 use crate::engine::live::{Address, Credentials, Endpoint, Secret, Timeouts, TlsOptions};
@@ -79,11 +80,13 @@ pub(super) fn settle(
     let password = match source {
         PasswordSource::Ask => {
             let user = user.as_deref().map(|user| format!(" for user {user}")).unwrap_or_default();
-            Some(Secret::new(ask(&format!("password{user} at {address}: ")).map_err(|error| {
-                CommandError::new(ErrorKind::Password("cannot ask for the password".into()))
-                    .because(error)
-                    .hint("--askpass needs a terminal: elsewhere use REDISCLI_AUTH or --password-file")
-            })?))
+            Some(Secret::new(ask(&printable(&format!("password{user} at {address}: "))).map_err(
+                |error| {
+                    CommandError::new(ErrorKind::Password("cannot ask for the password".into()))
+                        .because(error)
+                        .hint("--askpass needs a terminal: elsewhere use REDISCLI_AUTH or --password-file")
+                },
+            )?))
         }
         PasswordSource::File(path) => Some(read_password(path, &mut warnings)?),
         PasswordSource::Known(password) => Some(password),
@@ -102,6 +105,12 @@ fn parse_url(text: &str, whence: &str) -> Result<ServerUrl, CommandError> {
 
 fn address(args: &ConnectArgs) -> Result<Address, CommandError> {
     if let Some(path) = &args.socket {
+        // Not repeated: it may hold a password, and the address of a server is in every message.
+        if path.as_os_str().to_string_lossy().contains("://") {
+            return Err(
+                CommandError::usage("--socket takes a path, and this is a URL").hint("a URL goes to --url")
+            );
+        }
         return Ok(Address::Unix(path.clone()));
     }
     let typed = args.host.as_deref().unwrap_or(HOST_DEFAULT);

@@ -64,7 +64,7 @@ pub(in crate::cli) fn scan(
         .map_err(|error| CommandError::new(ErrorKind::System("cannot listen for signals")).because(error))?;
     let mut sink = Sink::new();
     for path in &settled.files {
-        sink.add_file(path).map_err(output_error)?;
+        sink.add_file(path).map_err(open_error)?;
     }
     for path in sink.temporary_files() {
         interrupt.remove_on_exit(path);
@@ -104,7 +104,8 @@ pub(in crate::cli) fn scan(
     let exit = Exit::of_scan(&report, args.output.fail_on);
     if let (Exit::FailOn, Some(level)) = (exit, args.output.fail_on) {
         let keys = keys_from_level(&report, level);
-        console.note(&format!("--fail-on {level}: {keys} keys reach this level"));
+        let keys = if keys == 1 { "1 key reaches".to_owned() } else { format!("{keys} keys reach") };
+        console.note(&format!("--fail-on {level}: {keys} this level"));
     }
     Ok(exit)
 }
@@ -423,13 +424,36 @@ fn check_files(paths: &[PathBuf]) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Tells why a file cannot be begun. Nothing was sent yet, and most reasons are in the command line: a person
+/// has to look, and to try again would not help.
+fn open_error(error: OutputError) -> CommandError {
+    let (Some(path), true) = (&error.path, is_wrong_place(error.source.kind())) else {
+        return output_error(error);
+    };
+    CommandError::usage(format!("cannot write `{}`", path.display()))
+        .because(error.source)
+        .hint("-o needs a file name in a folder that exists and can be written to")
+}
+
+fn is_wrong_place(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::NotFound
+            | Kind::NotADirectory
+            | Kind::IsADirectory
+            | Kind::PermissionDenied
+            | Kind::InvalidFilename
+    )
+}
+
 fn output_error(error: OutputError) -> CommandError {
     let kind = error.source.kind();
     let failed = CommandError::new(ErrorKind::Output(error.path)).because(error.source);
-    match kind {
-        io::ErrorKind::NotFound => failed.hint("its folder must exist"),
-        io::ErrorKind::StorageFull => failed.hint("make room, or write to another disk"),
-        _ => failed,
+    if kind == io::ErrorKind::StorageFull {
+        failed.hint("make room, or write to another disk")
+    } else {
+        failed
     }
 }
 

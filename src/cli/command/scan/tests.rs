@@ -267,6 +267,7 @@ fn no_refusal_shows_a_password() {
     for url in urls {
         assert!(!refused(&["-u", url]).contains("hunter"), "{url}");
         assert!(!refused(&["--host", url]).contains("hunter"), "{url}");
+        assert!(!url.contains("://") || !refused(&["--socket", url]).contains("hunter"), "{url}");
         let text = refused_in(&[], &environment(url, ""));
         assert!(!text.contains("hunter") && text.contains("BIGKEYS_URL"), "{text}");
     }
