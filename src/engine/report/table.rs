@@ -297,8 +297,8 @@ fn write_top(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result
         two_line_grid(page, report, many)
     };
     page.grid(&grid)?;
-    for line in legend(report) {
-        page.text(Tone::Dim, 2, &line)?;
+    for line in legend(report).iter().filter(|line| !line.is_empty()) {
+        page.text(Tone::Dim, 2, line)?;
     }
     Ok(())
 }
@@ -307,7 +307,7 @@ fn write_top(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result
 fn one_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -> Grid {
     let mut columns = vec![("LEVEL", Side::Left), ("KEY", Side::Left)];
     if many {
-        columns.push(("DB", Side::Right));
+        columns.push((if report.servers.len() > 1 { "NODE/DB" } else { "DB" }, Side::Right));
     }
     columns.extend([
         ("TYPE", Side::Left),
@@ -359,7 +359,12 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
             parts.push(format!("{elements} {}", facts.kind.element_noun()));
         }
         if many {
-            parts.push(format!("db {}", place(finding, report)));
+            let node = if report.servers.len() > 1 {
+                format!("node {} ", finding.server + 1)
+            } else {
+                String::new()
+            };
+            parts.push(format!("{node}db {}", facts.db));
         }
         parts.extend(effects_text(finding.verdict.effects));
         let mut beneath = vec![Cell::new(Tone::Dim, format!("  {}", parts.join(" \u{b7} ")))];
@@ -508,7 +513,19 @@ fn legend(report: &ScanReport) -> [String; 2] {
     if has_basis(BytesBasis::Modelled) {
         marks.push("\u{2248} bytes from a model");
     }
-    marks.push("? unknown");
+    let has_unknown = |finding: &Finding| {
+        let Finding { facts, verdict, .. } = finding;
+        let effects = verdict.effects;
+        verdict.allocations.is_none()
+            || verdict.predicted_stall_ms.is_none()
+            || facts.size.is_none()
+            || facts.expiry == Expiry::Unknown
+            || (facts.elements.is_none() && facts.kind != Kind::String)
+            || [effects.del, effects.unlink, effects.expire].contains(&Effect::Unknown)
+    };
+    if report.top.iter().any(has_unknown) {
+        marks.push("? unknown");
+    }
     let stall = "STALL: predicted wait of all clients if the key is freed inline".to_owned();
     [stall, marks.join("; ")]
 }
@@ -578,7 +595,12 @@ fn write_census(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Res
             grid.row(cells);
         }
     }
-    page.grid(&grid)
+    page.grid(&grid)?;
+    let is_mixed = |unknown: u64| unknown > 0 && unknown < total.keys;
+    if is_mixed(total.keys_unjudged) || is_mixed(total.keys_unsized) {
+        page.text(Tone::Dim, 2, "\u{2265} at least: of some keys it is unknown")?;
+    }
+    Ok(())
 }
 
 fn tone_over(row: Tone, cell: Tone) -> Tone {
@@ -647,9 +669,25 @@ mod tests {
     #[test]
     fn look_at_it() {
         let colour = std::env::var_os("BIGKEYS_TEST_COLOUR").is_some();
-        for (width, verbose) in [(80, false), (120, true)] {
+        let mut partial = report();
+        partial.completeness =
+            Completeness::Partial(IncompleteReason::ConnectionLost("10.0.3.17:6379: timed out".into()));
+        partial.dbsize_after = None;
+        partial.canary.before = crate::engine::report::LatencySummary::default();
+        partial.servers.push(server());
+        partial.top[1].server = 1;
+        let mut calm = report();
+        calm.completeness = Completeness::Complete;
+        calm.levels = [4008, 0, 0, 0, 0, 0];
+        calm.top.truncate(1);
+        calm.top[0].verdict.level = Some(Level::None);
+        calm.skipped = crate::engine::report::SkipSummary::default();
+        calm.expiry.storms.clear();
+        for (report, width, verbose) in
+            [(&partial, 80, true), (&calm, 80, false), (&report(), 80, false), (&report(), 120, true)]
+        {
             eprintln!("{}", "=".repeat(width));
-            eprint!("{}", rendered(&report(), TableStyle { width, colour, verbose }));
+            eprint!("{}", rendered(report, TableStyle { width, colour, verbose }));
         }
     }
 
