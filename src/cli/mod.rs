@@ -1,1 +1,46 @@
-//! The front desk: words in, words out.
+//! The front desk: words in, words out. It decides nothing about keys.
+//!
+//! [`args`] is what was typed, `command` carries it out, `console` is the only place that prints,
+//! [`error`] and [`exit`] are how a run ends.
+
+pub mod args;
+mod command;
+mod console;
+pub mod error;
+pub mod exit;
+mod interrupt;
+mod progress;
+mod surroundings;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use console::Console;
+use exit::Exit;
+use surroundings::Surroundings;
+
+/// Carries out a command line, the program's name first, and says how it ended.
+///
+/// It may end the process itself in one case: a second Ctrl-C.
+pub fn run(command_line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit {
+    let around = Surroundings::look();
+    let cli = match Cli::try_parse_from(command_line) {
+        Ok(cli) => cli,
+        Err(refusal) => return console::answer(&refusal, &around),
+    };
+    let console = match &cli.command {
+        Command::Scan(args) => Console::new(args.console, &around),
+        Command::Completions(_) | Command::Man => Console::plain(&around),
+    };
+    let done = match &cli.command {
+        Command::Scan(args) => command::scan(args, &around, &console),
+        Command::Completions(args) => command::completions(args),
+        Command::Man => command::man(),
+    };
+    done.unwrap_or_else(|error| {
+        console.error(&error);
+        error.exit()
+    })
+}

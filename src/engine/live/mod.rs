@@ -1,5 +1,27 @@
-//! All that speaks Redis. Reads only; what writes will be in `live::remove`.
+//! All that speaks Redis. Reads only: nothing in here writes to a server.
+//!
+//! [`Link`] is one long-lived connection; [`Endpoint`] says where it leads. [`probe_server`] finds out
+//! what the server is and what this user may call, [`ScanPage`] is one step of a cursor, [`Inspector`]
+//! measures the keys of a page, and [`Canary`] measures what another client would wait meanwhile.
 
+mod canary;
+mod capability;
+mod connect;
+mod cursor;
 mod endpoint;
+mod inspect;
+mod keysizes;
+mod link;
+mod model;
+mod reply;
+mod tls;
 
+pub use canary::{Canary, CanaryState};
+pub use capability::{databases_with_keys, dbsize, probe_server, run_id};
+pub use connect::{ConnectError, ConnectErrorKind};
+pub use cursor::{Cursor, ScanPage, ScanRequest};
 pub use endpoint::{Address, Credentials, Endpoint, Secret, Timeouts, TlsOptions};
+pub use inspect::{CensusFacts, DetailsMissing, Inspector, read_groups, read_ql_nodes, wants_groups};
+pub use keysizes::{Keysizes, KeysizesRow};
+pub use link::{Link, LinkError};
+pub use reply::{Refusal, RefusalKind};

@@ -1,1 +1,9 @@
-//! Holds everything back: the clock, the quota, the guard.
+//! Holds everything back: the quota of commands, and the guard that watches what others wait.
+
+mod guard;
+mod histogram;
+mod quota;
+
+pub use guard::{Guard, Pace};
+pub use histogram::Histogram;
+pub use quota::Quota;

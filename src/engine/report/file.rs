@@ -52,6 +52,14 @@ impl OutputFile {
         &self.path
     }
 
+    /// Returns the temporary file behind it, which a process that has to end at once should remove.
+    pub fn temporary_path(&self) -> Option<&Path> {
+        match &self.target {
+            Target::Renamed { writer, .. } => Some(writer.get_ref().path()),
+            Target::Direct(_) => None,
+        }
+    }
+
     /// Returns the format.
     pub fn format(&self) -> Format {
         self.format

@@ -108,6 +108,13 @@ impl<'w> Sink<'w> {
         Ok(())
     }
 
+    /// Returns the temporary files behind the outputs. They go with the sink; a process that has to end at
+    /// once, without dropping anything, should remove them.
+    pub fn temporary_files(&self) -> Vec<PathBuf> {
+        let files = self.outputs.iter().filter_map(|output| output.file.as_ref());
+        files.filter_map(|file| Some(file.0.borrow().as_ref()?.temporary_path()?.to_owned())).collect()
+    }
+
     /// Returns whether anything would still be written.
     pub fn is_empty(&self) -> bool {
         self.outputs.is_empty()
@@ -318,6 +325,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut sink = Sink::new();
         sink.add_file(folder.path().join("a.csv")).unwrap();
+        assert_eq!(sink.temporary_files().len(), 1);
+        assert!(sink.temporary_files()[0].exists());
         scan_into(&mut sink);
         drop(sink);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -1,13 +1,13 @@
-//! The scan pipeline: a cursor, pages, facts, verdicts, a report.
+//! What a scan is told.
 
 use std::time::Duration;
 
 use regex::bytes::Regex;
 
-use super::key::{Encoding, Kind};
-use super::live::Endpoint;
-use super::risk::{Level, Thresholds};
-use super::tally::SortBy;
+use crate::engine::key::{Encoding, Kind};
+use crate::engine::live::Endpoint;
+use crate::engine::risk::{Level, Thresholds};
+use crate::engine::tally::SortBy;
 
 /// Which databases to scan.
 #[derive(Debug, Clone, PartialEq, Eq)]

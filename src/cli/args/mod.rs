@@ -1,0 +1,75 @@
+//! Flags as plain data: what was typed and nothing more. `command` settles terminal, environment and
+//! defaults that depend on them.
+//!
+//! Each flag has a line for `-h` (the first line of its comment), the whole story for `--help` (the
+//! rest), a value name and a heading; `docs/usage.md` is generated from here, and a test compares.
+
+#[allow(clippy::doc_markdown, reason = "these comments are help texts, where backticks are noise")]
+mod connect;
+mod filter;
+mod generate;
+#[allow(
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    reason = "help texts; each flag is a switch of its own"
+)]
+mod output;
+mod pace;
+mod scan;
+mod url;
+mod value;
+
+use clap::{Parser, Subcommand};
+
+pub use connect::{ConnectArgs, TlsArgs, UrlText};
+pub use filter::FilterArgs;
+pub use generate::CompletionsArgs;
+pub use output::{ConsoleArgs, OutputArgs, ProgressStyle};
+pub use pace::PaceArgs;
+pub use scan::{DepthArgs, ScanArgs};
+pub use url::{HOST_DEFAULT, PORT_DEFAULT, ServerUrl, UrlError};
+pub(crate) use url::{parse_host, redact};
+pub use value::{Glob, Rate, ValueError};
+
+/// Finds the keys that would stall a Redis or Valkey server, and says why
+///
+/// What decides how long a server stalls when a key is deleted or expires is the number of allocations
+/// to free: not its elements, and not its bytes. bigkeys ranks keys by that, says what DEL, UNLINK, expiry
+/// and overwriting would do on this server, and takes care not to be noticed while it looks.
+#[derive(Debug, Parser)]
+#[command(name = "bigkeys", version, max_term_width = 100, subcommand_required = true)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done in part, 4 stopped by the latency guard, \
+                        5 --fail-on level reached, 130 interrupted."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Find, measure, judge and report the keys of a live server; reads only
+    ///
+    /// Walks the keyspace with SCAN at a bounded rate, measures the keys page by page, and reports those
+    /// that would stall the server when they are deleted, expire or are overwritten.
+    ///
+    /// It changes nothing. One side effect cannot be avoided: a key that is past its TTL and not yet
+    /// reaped is freed by the server when anybody looks it up, a scan included; where
+    /// `lazyfree-lazy-expire` is `no`, the scan says so. A scan reads INFO before it reads a key.
+    Scan(Box<ScanArgs>),
+    /// Print a completion script for a shell
+    ///
+    /// For bash, for example: `bigkeys completions bash > ~/.local/share/bash-completion/completions/bigkeys`
+    Completions(CompletionsArgs),
+    /// Print the manual page, as roff
+    ///
+    /// For example: `bigkeys man > ~/.local/share/man/man1/bigkeys.1`
+    Man,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! `--print-acl`: the smallest rule that lets a user scan.
+//!
+//! A server refuses a rule that names a command it does not have, so the rule holds what every server
+//! from 6.0 on knows, and what newer ones have besides is told apart.
+
+use crate::engine::scan::{Databases, ScanConfig};
+
+/// What each scan sends, on servers of any age. None of them writes.
+const COMMANDS: [&str; 18] = [
+    "ping",
+    "info",
+    "dbsize",
+    "scan",
+    "type",
+    "pttl",
+    "memory|usage",
+    "object|encoding",
+    "object|idletime",
+    "object|freq",
+    "strlen",
+    "llen",
+    "scard",
+    "zcard",
+    "hlen",
+    "xlen",
+    "xinfo|stream",
+    "xinfo|groups",
+];
+
+/// What helps, and what a scan does without: names that show in CLIENT LIST, and the settings.
+const HELPFUL: [&str; 2] = ["client|setname", "config|get"];
+
+/// What newer servers have besides, and since when.
+const NEWER: [(&str, &str); 4] = [
+    ("client|no-evict", "from 7.0"),
+    ("client|no-touch", "from 7.2"),
+    ("vcard", "from Redis 8.0, for vector sets"),
+    ("arcount", "from Redis 8.8, for arrays"),
+];
+
+/// Returns the rule, as arguments of ACL SETUSER.
+pub(super) fn rule(config: &ScanConfig) -> String {
+    let mut words = vec!["resetkeys".to_owned(), "-@all".to_owned()];
+    let globs = &config.filter.globs;
+    // A pattern with a blank in it cannot be written in a rule, and SCAN shows all names anyway.
+    let writable = |glob: &Vec<u8>| glob.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'".contains(byte));
+    if globs.is_empty() || !globs.iter().all(writable) {
+        words.push("~*".into());
+    } else {
+        words.extend(globs.iter().map(|glob| format!("~{}", String::from_utf8_lossy(glob))));
+    }
+    words.extend(COMMANDS.iter().chain(&HELPFUL).map(|command| format!("+{command}")));
+    if config.databases != Databases::Only(vec![0]) {
+        words.push("+select".into());
+    }
+    if config.exact_lists {
+        words.push("+debug|object".into());
+    }
+    words.join(" ")
+}
+
+/// Returns what to know about the rule.
+pub(super) fn remarks() -> Vec<String> {
+    let newer = NEWER.map(|(command, since)| format!("+{command} ({since})")).join(", ");
+    vec![
+        format!("where the server has them, add {newer}"),
+        "from 7.0 on, %R~ instead of ~ says that keys are only read".to_owned(),
+        "without a permission the scan still runs: it says which it missed, and leaves unknown what it could not ask"
+            .to_owned(),
+    ]
+}

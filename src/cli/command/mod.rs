@@ -1,0 +1,9 @@
+//! The commands, one file each, and what they share.
+
+mod acl;
+mod connect;
+mod generate;
+mod scan;
+
+pub(super) use generate::{completions, man};
+pub(super) use scan::scan;

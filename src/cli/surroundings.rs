@@ -1,0 +1,40 @@
+//! What a run finds around it: terminal and environment. Read once, here and nowhere else, and passed on
+//! as plain data, so that a test can say what it likes.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+
+/// Terminal and environment. No `Debug`: both variables may hold a password.
+#[derive(Clone, Default)]
+pub(super) struct Surroundings {
+    /// `BIGKEYS_URL`, unless empty.
+    pub(super) url: Option<OsString>,
+    /// `REDISCLI_AUTH`, unless empty.
+    pub(super) auth: Option<OsString>,
+    /// `NO_COLOR` is set and not empty (as no-color.org asks), or the terminal is dumb.
+    pub(super) no_color: bool,
+    /// Whether stdout is a terminal.
+    pub(super) stdout_is_terminal: bool,
+    /// Whether stderr is a terminal.
+    pub(super) stderr_is_terminal: bool,
+    /// Columns of the terminal, where stdout is one.
+    pub(super) columns: Option<u16>,
+}
+
+impl Surroundings {
+    /// Looks around.
+    pub(super) fn look() -> Self {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let dumb = variable("TERM").is_some_and(|term| term == "dumb");
+        let columns = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0);
+        Self {
+            url: variable("BIGKEYS_URL"),
+            auth: variable("REDISCLI_AUTH"),
+            no_color: dumb || variable("NO_COLOR").is_some(),
+            stdout_is_terminal: io::stdout().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
+            columns,
+        }
+    }
+}

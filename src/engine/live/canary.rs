@@ -1,0 +1,182 @@
+//! A PING every so often on a connection of its own: what another client waits.
+//!
+//! The canary runs on a thread of its own. On the scan's thread it would wait for our own parsing and
+//! measure us instead of the server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::endpoint::Endpoint;
+use super::link::Link;
+use crate::engine::pace::{Guard, Histogram, Pace};
+
+/// Time between two PINGs while the scan runs.
+const CANARY_INTERVAL: Duration = Duration::from_millis(50);
+/// PINGs that make the baseline.
+const BASELINE_PINGS: u32 = 20;
+/// Time between two PINGs of the baseline.
+const BASELINE_INTERVAL: Duration = Duration::from_millis(10);
+/// First wait before a broken canary connection is made again; it doubles up to a second.
+const RECONNECT_WAIT: Duration = Duration::from_millis(50);
+
+/// What the canary has seen.
+#[derive(Debug, Clone)]
+pub struct CanaryState {
+    /// Round trips before the scan.
+    pub before: Histogram,
+    /// Round trips since.
+    pub during: Histogram,
+    /// What the guard wants now.
+    pub pace: Pace,
+    /// The last round trip.
+    pub last: Duration,
+    /// Why there are no round trips, while there are none.
+    pub blind: Option<String>,
+}
+
+/// A running canary. Dropping it ends its thread.
+pub struct Canary {
+    state: Arc<Mutex<CanaryState>>,
+    shutdown: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Canary {
+    /// Measures the baseline on a connection of its own, then goes on in a thread.
+    ///
+    /// # Errors
+    /// When the first connection cannot be made, or the thread cannot be started.
+    pub async fn start(endpoint: &Endpoint, guard: Guard) -> Result<Self, super::ConnectError> {
+        let state = Arc::new(Mutex::new(CanaryState {
+            before: Histogram::new(guard.latency_max()),
+            during: Histogram::new(guard.latency_max()),
+            pace: Pace::Go { factor: 1.0 },
+            last: Duration::ZERO,
+            blind: None,
+        }));
+        let (shutdown, shutdown_signal) = tokio::sync::oneshot::channel();
+        let (ready, ready_signal) = tokio::sync::oneshot::channel();
+        let shared = Arc::clone(&state);
+        let endpoint_there = endpoint.clone();
+        let spawned = std::thread::Builder::new().name("bigkeys-canary".to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(async move {
+                    tokio::select! {
+                        () = sing(&endpoint_there, guard, &shared, ready) => {}
+                        _ = shutdown_signal => {}
+                    }
+                }),
+                Err(error) => {
+                    let _ = ready.send(Err(super::ConnectError {
+                        address: endpoint_there.address,
+                        kind: super::ConnectErrorKind::Io(error.to_string()),
+                    }));
+                }
+            }
+        });
+        let thread_failed = |why: String| super::ConnectError {
+            address: endpoint.address.clone(),
+            kind: super::ConnectErrorKind::Io(why),
+        };
+        let thread = spawned.map_err(|error| thread_failed(format!("cannot start the canary: {error}")))?;
+        ready_signal.await.map_err(|_| thread_failed("the canary ended early".to_owned()))??;
+        Ok(Self { state, shutdown: Some(shutdown), thread: Some(thread) })
+    }
+
+    /// Returns what the guard wants now.
+    pub fn pace(&self) -> Pace {
+        self.lock().pace
+    }
+
+    /// Returns the last round trip.
+    pub fn last(&self) -> Duration {
+        self.lock().last
+    }
+
+    /// Returns whether the canary has no connection, so that nobody watches.
+    pub fn is_blind(&self) -> bool {
+        self.lock().blind.is_some()
+    }
+
+    /// Returns a copy of everything seen so far.
+    pub fn state(&self) -> CanaryState {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, CanaryState> {
+        // A panic elsewhere does not make numbers wrong.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        drop(self.shutdown.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Ready = tokio::sync::oneshot::Sender<Result<(), super::ConnectError>>;
+
+async fn sing(endpoint: &Endpoint, mut guard: Guard, state: &Mutex<CanaryState>, ready: Ready) {
+    let edit = |change: &mut dyn FnMut(&mut CanaryState)| {
+        change(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    let mut link = match Link::open(endpoint, "bigkeys-canary").await {
+        Ok(link) => link,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    for _ in 0..BASELINE_PINGS {
+        let Some(round_trip) = ping(&link, endpoint.timeouts.command).await else { break };
+        edit(&mut |state| state.before.record(round_trip));
+        tokio::time::sleep(BASELINE_INTERVAL).await;
+    }
+    let _ = ready.send(Ok(()));
+
+    let mut reconnect_wait = RECONNECT_WAIT;
+    loop {
+        // No need to wait for an answer that is already too late to go on with.
+        match ping(&link, guard.latency_abort()).await {
+            Some(round_trip) => {
+                reconnect_wait = RECONNECT_WAIT;
+                let pace = guard.observe(round_trip);
+                edit(&mut |state| {
+                    state.during.record(round_trip);
+                    state.last = round_trip;
+                    // A stop stays: the run is over, whatever comes after.
+                    if !matches!(state.pace, Pace::Stop(_)) {
+                        state.pace = pace;
+                    }
+                    state.blind = None;
+                });
+                tokio::time::sleep(CANARY_INTERVAL.saturating_sub(round_trip)).await;
+            }
+            None => match Link::open(endpoint, "bigkeys-canary").await {
+                Ok(new) => link = new,
+                Err(error) => {
+                    edit(&mut |state| state.blind = Some(error.to_string()));
+                    tokio::time::sleep(reconnect_wait).await;
+                    reconnect_wait = (reconnect_wait * 2).min(Duration::from_secs(1));
+                }
+            },
+        }
+    }
+}
+
+/// Sends a PING and returns its round trip; after `patience` without an answer, that much. `None`: the
+/// connection is gone, which is no latency.
+async fn ping(link: &Link, patience: Duration) -> Option<Duration> {
+    let started = Instant::now();
+    match tokio::time::timeout(patience, link.command(&redis::cmd("PING"))).await {
+        // Any answer will do, a refusal too: it took the server as long.
+        Ok(Ok(_)) => Some(started.elapsed()),
+        Ok(Err(_)) => None,
+        Err(_) => Some(patience),
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a scan gives no result at all. What ends it half way is in the report instead.
+
+use std::fmt;
+
+use crate::engine::live::ConnectError;
+
+/// Why a scan gives no result at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScanError {
+    /// There is no connection.
+    Connect(ConnectError),
+    /// The connection was lost before the first page, and did not come back.
+    Lost {
+        /// The server.
+        node: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server refuses SCAN itself.
+    ScanRefused {
+        /// The server.
+        node: String,
+        /// What it said.
+        message: String,
+    },
+    /// The database cannot be selected.
+    Database {
+        /// The server.
+        node: String,
+        /// The database.
+        db: u32,
+        /// What the server said.
+        message: String,
+    },
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(f),
+            Self::Lost { node, why } => write!(f, "lost {node} before the first key: {why}"),
+            Self::ScanRefused { node, message } => write!(f, "{node} refuses SCAN: {message}"),
+            Self::Database { node, db, message } => {
+                write!(f, "cannot select database {db} on {node}: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+impl ScanError {
+    /// Returns what to try.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Connect(error) => error.hint(),
+            Self::Lost { .. } => "see the server's log; if it is only slow, raise --timeout",
+            Self::ScanRefused { message, .. } if message.starts_with("NOPERM") => {
+                "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
+            }
+            Self::ScanRefused { .. } => "bigkeys needs SCAN; some proxies and gateways do not pass it on",
+            Self::Database { .. } => {
+                "`INFO keyspace` lists the databases that hold keys; a cluster has only 0"
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Lets commands through, within the quota and the guard's pace.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::engine::pace::Quota;
+
+/// A shared quota that waits.
+#[derive(Clone)]
+pub(super) struct Pacer {
+    quota: Arc<Mutex<Quota>>,
+}
+
+/// Longest nap: the guard may change the pace, and a person may stop the run, while we wait.
+const NAP_MAX: Duration = Duration::from_millis(100);
+
+impl Pacer {
+    pub(super) fn new(rate: Option<f64>) -> Self {
+        Self { quota: Arc::new(Mutex::new(Quota::new(rate))) }
+    }
+
+    /// Waits until so many commands may be sent.
+    pub(super) async fn admit(&self, commands: usize) {
+        let commands = u32::try_from(commands).unwrap_or(u32::MAX);
+        loop {
+            let wait = self.with(|quota| quota.take(commands));
+            if wait.is_zero() {
+                return;
+            }
+            tokio::time::sleep(wait.min(NAP_MAX)).await;
+        }
+    }
+
+    pub(super) fn burst(&self) -> usize {
+        self.with(|quota| quota.burst()) as usize
+    }
+
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Quota) -> T) -> T {
+        // A panic elsewhere does not make a budget wrong.
+        work(&mut self.quota.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,5 @@
+//! The binary as a user runs it.
+
+mod connect;
+mod ending;
+mod formats;

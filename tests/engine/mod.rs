@@ -1,0 +1,10 @@
+//! The engine against real servers.
+
+mod bench;
+mod cases;
+mod changes;
+mod facts;
+mod faults;
+mod observe;
+mod oracle;
+mod permissions;

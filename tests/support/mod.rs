@@ -1,0 +1,69 @@
+//! The laboratory: real servers, a `bigkeys` command, a client to fill them with, and a proxy that
+//! breaks things at a chosen moment.
+//!
+//! Nothing in here knows how `bigkeys` works. The client and the proxy read the protocol with code of
+//! their own, so that what they see is not what `bigkeys` thinks there is.
+
+mod certs;
+mod command;
+mod fill;
+mod lab;
+mod proxy;
+mod resp;
+mod scan;
+mod server;
+
+pub(crate) use certs::Certificates;
+pub(crate) use command::{Bigkeys, Exit, Outcome};
+pub(crate) use lab::Lab;
+pub(crate) use proxy::{Action, Proxy, Request, once_before};
+pub(crate) use resp::{Client, Value};
+pub(crate) use scan::{CALM, Scan, key_of};
+pub(crate) use server::{ServerKind, free_port};
+
+/// Makes a test for each of the five servers out of one function that takes a [`ServerKind`]:
+///
+/// ```ignore
+/// on_each_server! {
+///     fn ping_is_answered(kind) {
+///         Lab::start(kind).redis().run("PING").is("PONG");
+///     }
+/// }
+/// ```
+///
+/// Names follow: `engine::basics::ping_is_answered::redis_7_0`. A server that is not installed is a
+/// named skip, and a failure where `CI=true`.
+macro_rules! on_each_server {
+    ($(fn $name:ident($kind:ident) $body:block)+) => {
+        $(
+            $crate::support::on_servers! {
+                [redis_6_2 Redis62, redis_7_0 Redis70, redis_8_2 Redis82, valkey_8_1 Valkey81, valkey_9_1 Valkey91]
+                fn $name($kind) $body
+            }
+        )+
+    };
+}
+
+/// Like [`on_each_server!`] for one function, on the servers named.
+macro_rules! on_servers {
+    ([$($test:ident $server:ident),+] fn $name:ident($kind:ident) $body:block) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            fn body($kind: $crate::support::ServerKind) $body
+
+            $(
+                #[test]
+                fn $test() {
+                    let kind = $crate::support::ServerKind::$server;
+                    if kind.is_installed_or_skipped() {
+                        body(kind);
+                    }
+                }
+            )+
+        }
+    };
+}
+
+pub(crate) use {on_each_server, on_servers};
