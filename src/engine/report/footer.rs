@@ -39,7 +39,6 @@ pub(super) fn write_footer(page: &mut Page<'_, impl Write>, report: &ScanReport)
     }
     write_keysizes(page, &report.keysizes)?;
     write_refused(page, report)?;
-    write_settings(page, report)?;
     for (index, warning) in report.warnings.iter().enumerate() {
         page.entry(if index == 0 { "warning" } else { "" }, Tone::Warning, &safe(warning))?;
     }
@@ -244,45 +243,6 @@ fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Re
             let text = format!("{node}{} ({}): {}", access.as_str(), permission.as_str(), fallback(access));
             page.entry(label, Tone::Plain, &text)?;
             label = "";
-        }
-    }
-    Ok(())
-}
-
-/// With `-v`: the settings that verdicts rest on, and what may be called.
-fn write_settings(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result<()> {
-    if !page.verbose {
-        return Ok(());
-    }
-    let several = report.servers.len() > 1;
-    for server in &report.servers {
-        let node = if several { format!("{}: ", safe(&server.node)) } else { String::new() };
-        let lazyfree = server.lazyfree;
-        let settings = [
-            ("user-del", lazyfree.user_del),
-            ("expire", lazyfree.expire),
-            ("server-del", lazyfree.server_del),
-            ("eviction", lazyfree.eviction),
-        ]
-        .map(|(name, setting)| {
-            let word = match setting {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None => "unknown",
-            };
-            format!("{name} {word}")
-        });
-        page.entry("lazyfree", Tone::Plain, &format!("{node}lazyfree-lazy-* {}", settings.join(", ")))?;
-        let policy = server.maxmemory_policy.as_deref().map_or("unknown".into(), safe);
-        page.entry("memory", Tone::Plain, &format!("{node}maxmemory-policy {policy}"))?;
-        let allowed: Vec<&str> = server
-            .access
-            .iter()
-            .filter(|(_, permission)| **permission == Permission::Allowed)
-            .map(|(access, _)| access.as_str())
-            .collect();
-        if !allowed.is_empty() {
-            page.entry("allowed", Tone::Plain, &format!("{node}{}", allowed.join(", ")))?;
         }
     }
     Ok(())
