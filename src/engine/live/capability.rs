@@ -161,11 +161,12 @@ pub(super) fn parse_info(body: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Products that report a `redis_version` for compatibility, by the field with their own.
+const OTHERS: [(&str, &str); 3] =
+    [("dragonfly_version", "Dragonfly"), ("kvrocks_version", "Kvrocks"), ("keydb_version", "KeyDB")];
+
 fn identity(fields: &BTreeMap<String, String>) -> (Flavour, Version) {
     let version = |name: &str| fields.get(name).and_then(|value| Version::parse(value));
-    // Each of these also reports a `redis_version`, for compatibility.
-    const OTHERS: [(&str, &str); 3] =
-        [("dragonfly_version", "Dragonfly"), ("kvrocks_version", "Kvrocks"), ("keydb_version", "KeyDB")];
     if let Some(version) = version("valkey_version") {
         return (Flavour::Valkey, version);
     }

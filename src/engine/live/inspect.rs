@@ -189,12 +189,8 @@ impl Inspector {
                 facts.freq = count(&value).and_then(|freq| u8::try_from(freq).ok());
             }
         }
-        if let Some(reply) = encoding {
-            match present(Some(reply))? {
-                Some(value) => facts.encoding = text(&value).map(|word| Encoding::from_reply(&word)),
-                None => {}
-            }
-        }
+        let encoding = present(encoding)?.as_ref().and_then(text);
+        facts.encoding = encoding.map(|word| Encoding::from_reply(&word));
         facts.expiry = match present(pttl)? {
             Some(Value::Int(-2)) => return Err((SkipReason::Vanished, None)),
             Some(Value::Int(-1)) => Expiry::Never,
@@ -215,14 +211,13 @@ impl Inspector {
         );
         match &mut facts.size {
             Some(size) if compact => size.basis = BytesBasis::Measured,
-            Some(_) => {}
             None if !self.asks_memory => {
                 facts.size = facts
                     .elements
                     .and_then(|elements| modelled_bytes(&facts.kind, facts.encoding.as_ref(), elements))
                     .map(|bytes| Measured { bytes, basis: BytesBasis::Modelled });
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 

@@ -84,8 +84,7 @@ pub(crate) fn accept(value: Value) -> Result<Value, Refusal> {
 pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::VerbatimString { text, .. } => Some(text.clone()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
         Value::Okay => Some("OK".to_owned()),
         _ => None,
     }

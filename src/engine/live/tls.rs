@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
@@ -29,7 +29,7 @@ pub(super) fn connector(options: &TlsOptions) -> Result<TlsConnector, ConnectErr
     let config = match (&options.cert_file, &options.key_file) {
         (Some(cert), Some(key)) => {
             let chain = certificates(cert)?;
-            let private_key = PrivateKeyDer::from_pem_file(key).map_err(|error| bad_file(key, &error))?;
+            let private_key = PrivateKeyDer::from_pem_file(key).map_err(|error| bad_pem(key, &error))?;
             builder.with_client_auth_cert(chain, private_key).map_err(|error| bad_file(key, &error))?
         }
         (None, None) => builder.with_no_client_auth(),
@@ -98,11 +98,19 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, ConnectErrorKind> {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectErrorKind> {
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
-        .map_err(|error| bad_file(path, &error))?;
+        .map_err(|error| bad_pem(path, &error))?;
     if chain.is_empty() {
         return Err(bad_file(path, &"it holds no certificate in PEM form"));
     }
     Ok(chain)
+}
+
+fn bad_pem(path: &Path, error: &pem::Error) -> ConnectErrorKind {
+    match error {
+        pem::Error::Io(error) => bad_file(path, error),
+        pem::Error::NoItemsFound => bad_file(path, &"nothing of that kind is in it"),
+        other => bad_file(path, other),
+    }
 }
 
 fn bad_file(path: &Path, why: &dyn std::fmt::Display) -> ConnectErrorKind {

@@ -71,15 +71,13 @@ impl Quota {
             return Duration::ZERO;
         };
         match limiter.check_n(commands) {
-            Ok(Ok(())) => Duration::ZERO,
             Ok(Err(not_until)) => {
                 self.spent -= u64::from(commands.get());
                 self.reached.remove(commands.get());
                 not_until.wait_time_from(DefaultClock::default().now()).max(Duration::from_micros(1))
             }
-            // More than a burst: callers cut their pipelines by `burst`, so this is one large piece
-            // after the pace fell. Let it through; the next waits longer.
-            Err(_) => Duration::ZERO,
+            // Granted; or more than a burst ever holds, which is a piece that was cut before the pace fell.
+            Ok(Ok(())) | Err(_) => Duration::ZERO,
         }
     }
 
