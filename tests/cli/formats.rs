@@ -109,6 +109,9 @@ fn difference(found: &BTreeSet<Vec<u8>>, expected: &BTreeSet<Vec<u8>>) -> String
     )
 }
 
+/// Reads the keys of an output.
+type ReadKeys = fn(&[u8]) -> BTreeSet<Vec<u8>>;
+
 /// Reads the keys of a CSV text by what its columns say.
 fn csv_keys(text: &[u8]) -> BTreeSet<Vec<u8>> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).comment(None).from_reader(text);
@@ -155,8 +158,7 @@ on_each_server! {
         let outputs = ["-o", "out.csv", "-o", "out.ndjson", "-o", "out.json", "-o", "out.txt"];
         let csv = command("csv").args(outputs).exits(Exit::Done);
 
-        let readers: [(&str, fn(&[u8]) -> BTreeSet<Vec<u8>>); 3] =
-            [("csv", csv_keys), ("ndjson", ndjson_keys), ("json", json_keys)];
+        let readers: [(&str, ReadKeys); 3] = [("csv", csv_keys), ("ndjson", ndjson_keys), ("json", json_keys)];
         for (format, read) in readers {
             let outcome = command(format).exits(Exit::Done);
             let found = read(outcome.stdout_bytes());

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -30,7 +30,6 @@ pub(crate) struct Bigkeys {
     dir: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    stdin: Vec<u8>,
     timeout: Duration,
 }
 
@@ -40,7 +39,6 @@ impl Bigkeys {
             dir: dir.to_owned(),
             args: args.iter().map(OsString::from).collect(),
             env: Vec::new(),
-            stdin: Vec::new(),
             timeout: Duration::from_mins(2),
         }
     }
@@ -57,11 +55,6 @@ impl Bigkeys {
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), value.as_ref().to_owned()));
-        self
-    }
-
-    pub(crate) fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.stdin = bytes.into();
         self
     }
 
@@ -95,19 +88,15 @@ impl Bigkeys {
             .env("LANG", "C.UTF-8")
             .env("RUST_BACKTRACE", "1")
             .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary under test can be started");
-        let mut stdin = child.stdin.take().expect("stdin is a pipe");
-        let input = self.stdin.clone();
-        // It may end without reading its input; then nobody misses the rest.
-        let feeder = thread::spawn(move || drop(stdin.write_all(&input)));
         let stdout = collect(child.stdout.take().expect("stdout is a pipe"));
         let (stderr, lines) = collect_with_copy(child.stderr.take().expect("stderr is a pipe"));
         let deadline = Instant::now() + self.timeout;
-        Running { command: self, child, feeder, stdout: Some(stdout), stderr, lines, deadline }
+        Running { command: self, child, stdout: Some(stdout), stderr, lines, deadline }
     }
 }
 
@@ -140,7 +129,6 @@ fn collect_with_copy(mut from: impl Read + Send + 'static) -> (JoinHandle<Vec<u8
 pub(crate) struct Running {
     command: Bigkeys,
     child: Child,
-    feeder: JoinHandle<()>,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: JoinHandle<Vec<u8>>,
     lines: mpsc::Receiver<Vec<u8>>,
@@ -196,7 +184,6 @@ impl Running {
                 None => thread::sleep(Duration::from_millis(2)),
             }
         };
-        self.feeder.join().expect("the feeder does not panic");
         let outcome = Outcome {
             args: self.command.args,
             status,

@@ -17,8 +17,6 @@ use super::{Client, Value};
 /// A command that is about to be forwarded.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// Which connection it came on, from 0 in the order in which they were made.
-    pub(crate) connection: usize,
     /// Its words.
     pub(crate) words: Vec<Vec<u8>>,
 }
@@ -80,10 +78,10 @@ impl Proxy {
         let (counter, shared_log) = (Arc::clone(&connections), Arc::clone(&log));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let number = counter.fetch_add(1, Ordering::SeqCst);
+                counter.fetch_add(1, Ordering::SeqCst);
                 // A server that is down refuses us; `bigkeys` then sees a closed connection.
                 let Ok(server) = TcpStream::connect(upstream) else { continue };
-                serve(number, client, server, Arc::clone(&hook), Arc::clone(&shared_log));
+                serve(client, server, Arc::clone(&hook), Arc::clone(&shared_log));
             }
         });
         Self { address, connections, log }
@@ -113,13 +111,13 @@ enum Owed {
 }
 
 /// Starts the two threads of one connection.
-fn serve(number: usize, client: TcpStream, server: TcpStream, hook: Hook, log: Arc<Mutex<Vec<Request>>>) {
+fn serve(client: TcpStream, server: TcpStream, hook: Hook, log: Arc<Mutex<Vec<Request>>>) {
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
     let (Ok(client_in), Ok(server_in)) = (client.try_clone(), server.try_clone()) else { return };
     let (owe, owed) = mpsc::channel();
     thread::spawn(move || {
-        forward_commands(number, client_in, &server, &owe, &hook, &log);
+        forward_commands(client_in, &server, &owe, &hook, &log);
         let _ = server.shutdown(Shutdown::Both);
     });
     thread::spawn(move || {
@@ -129,7 +127,6 @@ fn serve(number: usize, client: TcpStream, server: TcpStream, hook: Hook, log: A
 }
 
 fn forward_commands(
-    number: usize,
     client: TcpStream,
     mut server: &TcpStream,
     owe: &mpsc::Sender<Owed>,
@@ -139,10 +136,7 @@ fn forward_commands(
     let mut reader = BufReader::new(client);
     let mut buffer = Vec::new();
     while let Ok(Some(command)) = Value::read(&mut reader) {
-        let request = Request {
-            connection: number,
-            words: command.items().iter().map(|word| word.bytes().to_vec()).collect(),
-        };
+        let request = Request { words: command.items().iter().map(|word| word.bytes().to_vec()).collect() };
         log.lock().expect("no hook panicked").push(request.clone());
         let action = (hook.lock().expect("no hook panicked"))(&request);
         let (debt, forwarded) = match action {

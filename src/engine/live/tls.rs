@@ -117,6 +117,14 @@ fn bad_file(path: &Path, why: &dyn std::fmt::Display) -> ConnectErrorKind {
     ConnectErrorKind::TlsFile { path: path.to_owned(), why: why.to_string() }
 }
 
+/// Says what is wrong with a PEM file; an error of the system goes without a second "error" around it.
+fn bad_pem(path: &Path, error: &pem::Error) -> ConnectErrorKind {
+    match error {
+        pem::Error::Io(error) => bad_file(path, error),
+        error => bad_file(path, error),
+    }
+}
+
 /// `--insecure`: any certificate will do. Signatures are still checked, so that the peer at least
 /// holds the key of the certificate it shows.
 #[derive(Debug)]
