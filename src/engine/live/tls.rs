@@ -105,14 +105,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectErro
     Ok(chain)
 }
 
-fn bad_pem(path: &Path, error: &pem::Error) -> ConnectErrorKind {
-    match error {
-        pem::Error::Io(error) => bad_file(path, error),
-        pem::Error::NoItemsFound => bad_file(path, &"nothing of that kind is in it"),
-        other => bad_file(path, other),
-    }
-}
-
 fn bad_file(path: &Path, why: &dyn std::fmt::Display) -> ConnectErrorKind {
     ConnectErrorKind::TlsFile { path: path.to_owned(), why: why.to_string() }
 }

@@ -6,7 +6,7 @@
 use super::config::{Databases, ScanConfig};
 
 /// What each scan sends, on servers of any age. None of them writes.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 20] = [
     "ping",
     "info",
     "dbsize",
@@ -23,6 +23,8 @@ const COMMANDS: [&str; 18] = [
     "zcard",
     "hlen",
     "xlen",
+    "lindex",
+    "lrange",
     "xinfo|stream",
     "xinfo|groups",
 ];

@@ -10,6 +10,7 @@ mod error;
 mod filter;
 mod glob;
 mod keysizes;
+mod list_probe;
 mod pacer;
 mod run;
 mod select;

@@ -89,7 +89,6 @@ pub async fn run(
         keysizes_after = Keysizes::read(walk.link()).await.ok().flatten();
         dbsize_after = keys_of(&dbs, walk.link()).await;
     }
-<<<<<<< HEAD
     let closing = Closing {
         started_at,
         elapsed: started.elapsed(),
@@ -99,21 +98,6 @@ pub async fn run(
         keysizes_after,
     };
     Ok(report(walk, ended, warnings, &closing))
-=======
-    Ok(report(
-        walk,
-        ended,
-        warnings,
-        &Closing {
-            started_at,
-            elapsed: started.elapsed(),
-            databases,
-            dbsize_after,
-            keysizes_before,
-            keysizes_after,
-        },
-    ))
->>>>>>> harness
 }
 
 /// Waits while the server answers LOADING, BUSY or MASTERDOWN, as long as we wait for any answer.
