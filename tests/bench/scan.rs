@@ -41,7 +41,7 @@ fn main() {
     println!("# Scan of {keys} keys and six giants\n\nServer: {}.", describe(&mut connection));
 
     let port = server.port().to_string();
-    let mut ours = |rate: &str| {
+    let ours = |rate: &str| {
         let mut command = Command::new(BIGKEYS);
         command.args(["scan", "-p", &port, "--rate", rate, "--format", "table", "--no-progress"]);
         command
@@ -115,7 +115,7 @@ fn cpu_s(connection: &mut Connection) -> f64 {
     seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")
 }
 
-/// Waits for a process and returns its peak memory: VmHWM only ever rises, so the last look will do.
+/// Waits for a process and returns its peak memory: `VmHWM` only ever rises, so the last look will do.
 fn memory_until_exit(child: &mut Child) -> f64 {
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = 0.0;
@@ -130,13 +130,15 @@ fn memory_until_exit(child: &mut Child) -> f64 {
     peak_kib / 1024.0
 }
 
+type Figure = (&'static str, fn(&Run) -> f64);
+
 fn summarise(runs: &[Vec<Run>; 3]) {
     let middle = |runs: &[Run], value: fn(&Run) -> f64| median(runs.iter().map(value).collect());
     let [ours, memkeys, bigkeys] = runs;
     println!(
         "\n## Medians\n\n| | bigkeys | --memkeys | --bigkeys | to --memkeys | to --bigkeys |\n|---|---|---|---|---|---|"
     );
-    let values: [(&str, fn(&Run) -> f64); 3] = [
+    let values: [Figure; 3] = [
         ("wall s", |run| run.wall_s),
         ("server CPU s", |run| run.cpu_s),
         ("client memory MiB", |run| run.memory_mib),

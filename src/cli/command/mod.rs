@@ -1,6 +1,5 @@
 //! The commands, one file each, and what they share.
 
-mod acl;
 mod connect;
 mod generate;
 mod scan;

@@ -22,9 +22,9 @@ use crate::engine::live::Endpoint;
 use crate::engine::report::{
     Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
 };
-use crate::engine::scan::{Count, Databases, Filter, ScanConfig, ScanError, run};
+use crate::engine::scan::{Count, Databases, Filter, ScanConfig, ScanError, acl_remarks, acl_rule, run};
 
-use super::{acl, connect};
+use super::connect;
 
 /// Keys a SCAN call may be told to walk without `--i-know-this-blocks`: some milliseconds.
 const COUNT_MAX: u32 = 10_000;
@@ -78,10 +78,10 @@ pub(in crate::cli) fn scan(
     sink.add_stream(settled.stdout, stdout, style).map_err(output_error)?;
     let rows_on_terminal = around.stdout_is_terminal && settled.stdout != Format::Table;
     let mut progress = ProgressView::new(args.console, around, rows_on_terminal, console.bar());
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::new(ErrorKind::System("cannot start the runtime")).because(error))?;
+    let runtime =
+        runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(|error| {
+            CommandError::new(ErrorKind::System("cannot start the runtime")).because(error)
+        })?;
 
     let engine = async |on_event: &mut Listener<'_>| run(&settled.config, on_event).await;
     let driven = runtime.block_on(drive(engine, &mut sink, &mut progress, console, &interrupt));
@@ -308,10 +308,10 @@ fn describe(server: &ServerProfile) -> Vec<String> {
 fn print_acl(args: &ScanArgs, around: &Surroundings, console: &Console) -> Result<Exit, CommandError> {
     // No server is asked, so nobody is asked for a password either.
     let settled = settle(args, around, |_| Ok(String::new()))?;
-    for remark in acl::remarks() {
+    for remark in acl_remarks() {
         console.note(&remark);
     }
-    console::print(format!("{}\n", acl::rule(&settled.config)).as_bytes())
+    console::print(format!("{}\n", acl_rule(&settled.config)).as_bytes())
 }
 
 /// Settles what was typed with terminal and environment. `ask` prompts for a password.

@@ -161,9 +161,8 @@ pub(super) fn parse_info(body: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Other products, by the field that names their version. Each of them also reports a `redis_version`,
-/// for compatibility.
-const OTHER_PRODUCTS: [(&str, &str); 3] =
+/// Products that report a `redis_version` for compatibility, by the field with their own.
+const OTHERS: [(&str, &str); 3] =
     [("dragonfly_version", "Dragonfly"), ("kvrocks_version", "Kvrocks"), ("keydb_version", "KeyDB")];
 
 fn identity(fields: &BTreeMap<String, String>) -> (Flavour, Version) {
@@ -171,7 +170,7 @@ fn identity(fields: &BTreeMap<String, String>) -> (Flavour, Version) {
     if let Some(version) = version("valkey_version") {
         return (Flavour::Valkey, version);
     }
-    for (name, product) in OTHER_PRODUCTS {
+    for (name, product) in OTHERS {
         if let Some(value) = fields.get(name) {
             let digits = value.trim_start_matches(|c: char| !c.is_ascii_digit());
             return (Flavour::Other(product.into()), Version::parse(digits).unwrap_or_default());

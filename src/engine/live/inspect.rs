@@ -189,9 +189,8 @@ impl Inspector {
                 facts.freq = count(&value).and_then(|freq| u8::try_from(freq).ok());
             }
         }
-        if let Some(value) = present(encoding)? {
-            facts.encoding = text(&value).map(|word| Encoding::from_reply(&word));
-        }
+        let encoding = present(encoding)?.as_ref().and_then(text);
+        facts.encoding = encoding.map(|word| Encoding::from_reply(&word));
         facts.expiry = match present(pttl)? {
             Some(Value::Int(-2)) => return Err((SkipReason::Vanished, None)),
             Some(Value::Int(-1)) => Expiry::Never,
@@ -199,11 +198,6 @@ impl Inspector {
             None => Expiry::Unknown,
         };
         facts.elements = present(length)?.as_ref().and_then(count);
-        // A collection without elements does not exist: the length commands answer 0 for a key that is gone.
-        if facts.elements == Some(0) && matches!(facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash)
-        {
-            return Err((SkipReason::Vanished, None));
-        }
         facts.stream = present(xinfo)?.as_ref().and_then(stream_head);
         self.settle_size(facts);
         Ok(())

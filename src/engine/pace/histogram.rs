@@ -18,9 +18,7 @@ const LONGEST_US: u64 = 60_000_000;
 
 impl Histogram {
     /// Makes an empty one that also counts what is above a threshold.
-    ///
-    /// # Panics
-    /// Never: its bounds are constants.
+    #[expect(clippy::missing_panics_doc, reason = "the bounds are constants, and valid")]
     pub fn new(threshold: Duration) -> Self {
         let inner =
             Hdr::new_with_bounds(1, LONGEST_US, 3).expect("1 us to 1 min with 3 digits is a valid range");

@@ -76,8 +76,7 @@ impl Quota {
                 self.reached.remove(commands.get());
                 not_until.wait_time_from(DefaultClock::default().now()).max(Duration::from_micros(1))
             }
-            // Within the budget. Or more than a burst: callers cut their pipelines by `burst`, so this is one large piece
-            // after the pace fell. Let it through; the next waits longer.
+            // Granted; or more than a burst ever holds, which is a piece that was cut before the pace fell.
             Ok(Ok(())) | Err(_) => Duration::ZERO,
         }
     }

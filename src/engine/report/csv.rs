@@ -40,6 +40,14 @@ impl<W: Write> CsvWriter<W> {
         }
         self.writer.write_field(&self.number).map_err(into_io)
     }
+
+    fn milliseconds(&mut self, ms: Option<f64>) -> io::Result<()> {
+        self.number.clear();
+        if let Some(ms) = ms {
+            write!(self.number, "{ms:.3}").expect("writing to a String never fails");
+        }
+        self.writer.write_field(&self.number).map_err(into_io)
+    }
 }
 
 impl<W: Write> FindingWriter for CsvWriter<W> {
@@ -63,7 +71,7 @@ impl<W: Write> FindingWriter for CsvWriter<W> {
         self.text(row.unlink_effect)?;
         self.text(row.expire_effect)?;
         self.text(row.overwrite_effect)?;
-        self.text(&row.predicted_stall_ms.map(|ms| format!("{ms:.3}")).unwrap_or_default())?;
+        self.milliseconds(row.predicted_stall_ms)?;
         self.number(row.ttl_ms)?;
         self.text(row.expires_at.as_deref().unwrap_or_default())?;
         self.number(row.idle_s)?;

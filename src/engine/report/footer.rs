@@ -39,7 +39,6 @@ pub(super) fn write_footer(page: &mut Page<'_, impl Write>, report: &ScanReport)
     }
     write_keysizes(page, &report.keysizes)?;
     write_refused(page, report)?;
-    write_settings(page, report)?;
     for (index, warning) in report.warnings.iter().enumerate() {
         page.entry(if index == 0 { "warning" } else { "" }, Tone::Warning, &safe(warning))?;
     }
@@ -179,37 +178,51 @@ fn canary(canary: &CanarySummary) -> Vec<String> {
 }
 
 fn write_keysizes(page: &mut Page<'_, impl Write>, checks: &[KeysizesCheck]) -> io::Result<()> {
-    // 16 databases of 6 types would fill a screen: those that do not hold come first.
+    // 16 databases of 6 types would fill a screen.
     const CHECKS_SHOWN: usize = 6;
-    let mut sorted: Vec<&KeysizesCheck> = checks.iter().collect();
-    sorted.sort_by_key(|check| check.holds());
-    let (shown, more) = sorted.split_at(sorted.len().min(CHECKS_SHOWN));
-    for (index, check) in shown.iter().enumerate() {
-        let label = if index == 0 { "cross-check" } else { "" };
-        let strings = check.kind == "strings" || check.kind.contains("strings_sizes");
-        let at_least =
-            if strings { bytes(check.at_least) } else { format!("{} elements", exact(check.at_least)) };
+    let (good, bad): (Vec<_>, Vec<_>) = checks.iter().partition(|check| check.holds());
+    let mut label = "cross-check";
+    for check in bad.iter().take(CHECKS_SHOWN) {
         let expected = match check.expected_after {
             Some(after) if after != check.expected_before => {
                 format!("{} before and {} after", exact(check.expected_before), exact(after))
             }
             _ => exact(check.expected_before),
         };
-        let missing = if check.holds() { "" } else { ": not proven complete" };
         let text = format!(
-            "db {}, {} of at least {at_least}: the server counts {expected}, found {}{missing}",
-            check.db,
-            safe(&check.kind),
+            "{}: the server counts {expected}, found {}: not proven complete",
+            kind_and_limit(check),
             exact(check.found),
         );
-        page.entry(label, if check.holds() { Tone::Good } else { Tone::Warning }, &text)?;
+        page.entry(label, Tone::Warning, &text)?;
+        label = "";
     }
-    if !more.is_empty() {
-        let agree = more.iter().filter(|check| check.holds()).count();
-        let text = format!("{} more, of which {agree} agree", more.len());
-        page.entry("", if agree == more.len() { Tone::Good } else { Tone::Warning }, &text)?;
+    if bad.len() > CHECKS_SHOWN {
+        page.entry("", Tone::Warning, &format!("{} more differ", bad.len() - CHECKS_SHOWN))?;
+    }
+    if !good.is_empty() {
+        let mut parts: Vec<String> = good
+            .iter()
+            .take(CHECKS_SHOWN)
+            .map(|check| format!("{}: {}", kind_and_limit(check), exact(check.found)))
+            .collect();
+        if good.len() > CHECKS_SHOWN {
+            parts.push(format!("and {} more", good.len() - CHECKS_SHOWN));
+        }
+        let text = format!("found as many as the server counts: {}", parts.join(", "));
+        page.entry(label, Tone::Good, &text)?;
     }
     Ok(())
+}
+
+/// Returns which keys a check is about: `db 0 sets of 1,048,576 elements or more`.
+fn kind_and_limit(check: &KeysizesCheck) -> String {
+    let limit = if check.kind.contains("strings") {
+        format!("\u{2265} {}", bytes(check.at_least))
+    } else {
+        format!("\u{2265} {} elements", exact(check.at_least))
+    };
+    format!("db {} {} {limit}", check.db, safe(&check.kind))
 }
 
 /// Says which commands were refused and what stands in for them.
@@ -230,45 +243,6 @@ fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Re
             let text = format!("{node}{} ({}): {}", access.as_str(), permission.as_str(), fallback(access));
             page.entry(label, Tone::Plain, &text)?;
             label = "";
-        }
-    }
-    Ok(())
-}
-
-/// With `-v`: the settings that verdicts rest on, and what may be called.
-fn write_settings(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result<()> {
-    if !page.verbose {
-        return Ok(());
-    }
-    let several = report.servers.len() > 1;
-    for server in &report.servers {
-        let node = if several { format!("{}: ", safe(&server.node)) } else { String::new() };
-        let lazyfree = server.lazyfree;
-        let settings = [
-            ("user-del", lazyfree.user_del),
-            ("expire", lazyfree.expire),
-            ("server-del", lazyfree.server_del),
-            ("eviction", lazyfree.eviction),
-        ]
-        .map(|(name, setting)| {
-            let word = match setting {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None => "unknown",
-            };
-            format!("{name} {word}")
-        });
-        page.entry("lazyfree", Tone::Plain, &format!("{node}lazyfree-lazy-* {}", settings.join(", ")))?;
-        let policy = server.maxmemory_policy.as_deref().map_or("unknown".into(), safe);
-        page.entry("memory", Tone::Plain, &format!("{node}maxmemory-policy {policy}"))?;
-        let allowed: Vec<&str> = server
-            .access
-            .iter()
-            .filter(|(_, permission)| **permission == Permission::Allowed)
-            .map(|(access, _)| access.as_str())
-            .collect();
-        if !allowed.is_empty() {
-            page.entry("allowed", Tone::Plain, &format!("{node}{}", allowed.join(", ")))?;
         }
     }
     Ok(())

@@ -209,7 +209,7 @@ struct KeysizesView<'a> {
 #[derive(Serialize)]
 struct ServerView<'a> {
     node: Cow<'a, str>,
-    server_version: Cow<'a, str>,
+    server_version: String,
     role: Option<&'static str>,
     cluster: bool,
     run_id: Option<&'a str>,

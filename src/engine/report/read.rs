@@ -518,6 +518,14 @@ fn key_name(line: u64, text: &str, encoding: Option<&str>) -> Result<KeyName, Re
     let bad = |what: &str| Err(bad_cell(line, "key", text.as_bytes(), what));
     let parsed: Result<KeyName, ParseKeyError> = match encoding {
         _ if text.is_empty() => return bad("is empty: which key is meant?"),
+        // An unclosed quote swallows the lines below it, and a space slips in behind a comma. Our own
+        // outputs quote such names, so here they are mistakes, and the name would be another key's.
+        _ if text.contains(char::is_control) => {
+            return bad("holds a line break or another control character: such a name is written quoted");
+        }
+        _ if text.trim().len() != text.len() => {
+            return bad("begins or ends with white space: such a name is written quoted");
+        }
         None => KeyName::parse(text),
         Some(word) if word == KeyEncoding::Plain.as_str() => Ok(KeyName::from(text)),
         Some(word) if word == KeyEncoding::Quoted.as_str() => KeyName::parse_quoted(text),
@@ -772,6 +780,15 @@ mod tests {
             ("key,db\na,-1\n", "line 2, column `db`: `-1` is no whole number within bounds"),
             ("key,db\na,0\nb,c,0\n", "line 3: 3 cells, but the header has 2"),
             ("key,db\n,0\n", "line 2, column `key`: `` is empty: which key is meant?"),
+            (
+                "key\n\"a\nb\n",
+                "line 2, column `key`: `\"a\\nb\\n\"` holds a line break or another control character: such a name is \
+                 written quoted",
+            ),
+            (
+                "db,key\n0, a\n",
+                "line 2, column `key`: ` a` begins or ends with white space: such a name is written quoted",
+            ),
             (
                 "key,key_encoding\na,hex\n",
                 "line 2, column `key_encoding`: `hex` is neither `plain` nor `quoted`",

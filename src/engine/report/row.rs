@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::engine::key::{Expiry, KeyName, ServerProfile};
+use crate::engine::key::{Expiry, Flavour, KeyName, ServerProfile};
 use crate::engine::risk::AllocationsBasis;
 use crate::engine::tally::Finding;
 
@@ -69,7 +69,7 @@ pub(super) struct Row<'a> {
     pub(super) idle_s: Option<u64>,
     pub(super) freq: Option<u8>,
     pub(super) observed_at: Option<String>,
-    pub(super) server_version: Cow<'a, str>,
+    pub(super) server_version: String,
     pub(super) schema_version: u32,
 }
 
@@ -145,9 +145,13 @@ pub(super) fn address(text: &str) -> Cow<'_, str> {
     }
 }
 
-pub(super) fn server_version(server: &ServerProfile) -> Cow<'static, str> {
+/// Returns `Redis 7.0.15`. Called for each row, so only what a server named itself is checked.
+pub(super) fn server_version(server: &ServerProfile) -> String {
     let text = format!("{} {}", server.flavour, server.version);
-    Cow::Owned(KeyName::from(text.as_str()).to_text().0.into_owned())
+    match server.flavour {
+        Flavour::Redis | Flavour::Valkey => text,
+        Flavour::Other(_) => KeyName::from(text.as_str()).to_text().0.into_owned(),
+    }
 }
 
 /// Returns a number of milliseconds with three decimals. What is no number is unknown.

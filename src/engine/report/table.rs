@@ -287,27 +287,43 @@ fn write_top(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result
         SortBy::Stall => "predicted stall",
     };
     page.blank()?;
-    let title =
-        if report.top.len() == 1 { "Top key".to_owned() } else { format!("Top {} keys", report.top.len()) };
+    let shown = &report.top[..worth_showing(report)];
+    let title = if shown.len() == 1 { "Top key".to_owned() } else { format!("Top {} keys", shown.len()) };
     page.heading(&format!("{title} by {order}"))?;
     let many = report.dbs.iter().any(|&db| db != 0) || report.servers.len() > 1;
     let grid = if page.width >= TableStyle::WIDTH_OF_ONE_LINE {
-        one_line_grid(page, report, many)
+        one_line_grid(page, report, shown, many)
     } else {
-        two_line_grid(page, report, many)
+        two_line_grid(page, report, shown, many)
     };
     page.grid(&grid)?;
-    for line in legend(report) {
-        page.text(Tone::Dim, 2, &line)?;
+    let more = (report.top.len() - shown.len()) as u64;
+    if more > 0 {
+        page.text(Tone::Dim, 2, &format!("{} more would not be noticed (level none)", exact(more)))?;
+    }
+    for line in legend(report).iter().filter(|line| !line.is_empty()) {
+        page.text(Tone::Dim, 2, line)?;
     }
     Ok(())
 }
 
+/// Returns how many of the top keys a person wants to see. Behind the keys that hurt, rows of keys that
+/// nobody would notice push those off the screen; a few remain, as a scale.
+fn worth_showing(report: &ScanReport) -> usize {
+    const ROWS_MIN: usize = 5;
+    if !matches!(report.sort_by, SortBy::Allocations | SortBy::Stall) {
+        return report.top.len();
+    }
+    let is_harmless = |finding: &Finding| finding.verdict.level == Some(Level::None);
+    let worth = report.top.iter().rposition(|finding| !is_harmless(finding)).map_or(0, |last| last + 1);
+    worth.max(ROWS_MIN).min(report.top.len())
+}
+
 /// One line for each key.
-fn one_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -> Grid {
+fn one_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, shown: &[Finding], many: bool) -> Grid {
     let mut columns = vec![("LEVEL", Side::Left), ("KEY", Side::Left)];
     if many {
-        columns.push(("DB", Side::Right));
+        columns.push((if report.servers.len() > 1 { "NODE/DB" } else { "DB" }, Side::Right));
     }
     columns.extend([
         ("TYPE", Side::Left),
@@ -321,7 +337,7 @@ fn one_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
         ("STALL", Side::Right),
     ]);
     let mut grid = Grid::new(columns, 1);
-    for finding in &report.top {
+    for finding in shown {
         let (facts, effects) = (&finding.facts, &finding.verdict.effects);
         let mut cells = vec![level_cell(finding), key_cell(finding)];
         if many {
@@ -341,7 +357,7 @@ fn one_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
 }
 
 /// Two lines for each key, where the page is narrow: the name keeps its room.
-fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -> Grid {
+fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, shown: &[Finding], many: bool) -> Grid {
     let columns = vec![
         ("LEVEL", Side::Left),
         ("ALLOCS", Side::Right),
@@ -351,15 +367,19 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
         ("KEY", Side::Left),
     ];
     let mut grid = Grid::new(columns, 5);
-    for finding in &report.top {
+    for finding in shown {
         let facts = &finding.facts;
         let mut parts = vec![type_text(facts)];
         if facts.kind != Kind::String {
-            let elements = facts.elements.map_or("?".to_owned(), count);
-            parts.push(format!("{elements} {}", facts.kind.element_noun()));
+            parts.push(elements_text(facts));
         }
         if many {
-            parts.push(format!("db {}", place(finding, report)));
+            let node = if report.servers.len() > 1 {
+                format!("node {} ", finding.server + 1)
+            } else {
+                String::new()
+            };
+            parts.push(format!("{node}db {}", facts.db));
         }
         parts.extend(effects_text(finding.verdict.effects));
         let mut beneath = vec![Cell::new(Tone::Dim, format!("  {}", parts.join(" \u{b7} ")))];
@@ -375,6 +395,17 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, many: bool) -
         grid.push(GridRow { cells, beneath });
     }
     grid
+}
+
+/// Returns elements with their noun: `3.00M members`, `1 entry`, `? elements`.
+fn elements_text(facts: &KeyFacts) -> String {
+    let noun = facts.kind.element_noun();
+    match facts.elements {
+        None => format!("? {noun}"),
+        Some(1) if noun == "entries" => "1 entry".to_owned(),
+        Some(1) => format!("1 {}", noun.trim_end_matches('s')),
+        Some(elements) => format!("{} {noun}", count(elements)),
+    }
 }
 
 /// Groups commands by where they free: `inline: DEL, expiry`, `backgr: UNLINK`.
@@ -508,7 +539,19 @@ fn legend(report: &ScanReport) -> [String; 2] {
     if has_basis(BytesBasis::Modelled) {
         marks.push("\u{2248} bytes from a model");
     }
-    marks.push("? unknown");
+    let has_unknown = |finding: &Finding| {
+        let Finding { facts, verdict, .. } = finding;
+        let effects = verdict.effects;
+        verdict.allocations.is_none()
+            || verdict.predicted_stall_ms.is_none()
+            || facts.size.is_none()
+            || facts.expiry == Expiry::Unknown
+            || (facts.elements.is_none() && facts.kind != Kind::String)
+            || [effects.del, effects.unlink, effects.expire].contains(&Effect::Unknown)
+    };
+    if report.top.iter().any(has_unknown) {
+        marks.push("? unknown");
+    }
     let stall = "STALL: predicted wait of all clients if the key is freed inline".to_owned();
     [stall, marks.join("; ")]
 }
@@ -578,7 +621,12 @@ fn write_census(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Res
             grid.row(cells);
         }
     }
-    page.grid(&grid)
+    page.grid(&grid)?;
+    let is_mixed = |unknown: u64| unknown > 0 && unknown < total.keys;
+    if is_mixed(total.keys_unjudged) || is_mixed(total.keys_unsized) {
+        page.text(Tone::Dim, 2, "\u{2265} at least: of some keys it is unknown")?;
+    }
+    Ok(())
 }
 
 fn tone_over(row: Tone, cell: Tone) -> Tone {
@@ -632,6 +680,7 @@ mod tests {
     use crate::engine::report::IncompleteReason;
     use crate::engine::report::sample::{report, server};
     use crate::engine::report::words::width;
+    use crate::engine::tally::sample::finding;
 
     fn rendered(report: &ScanReport, style: TableStyle) -> String {
         let mut output = Vec::new();
@@ -647,9 +696,25 @@ mod tests {
     #[test]
     fn look_at_it() {
         let colour = std::env::var_os("BIGKEYS_TEST_COLOUR").is_some();
-        for (width, verbose) in [(80, false), (120, true)] {
+        let mut partial = report();
+        partial.completeness =
+            Completeness::Partial(IncompleteReason::ConnectionLost("10.0.3.17:6379: timed out".into()));
+        partial.dbsize_after = None;
+        partial.canary.before = crate::engine::report::LatencySummary::default();
+        partial.servers.push(server());
+        partial.top[1].server = 1;
+        let mut calm = report();
+        calm.completeness = Completeness::Complete;
+        calm.levels = [4008, 0, 0, 0, 0, 0];
+        calm.top.truncate(1);
+        calm.top[0].verdict.level = Some(Level::None);
+        calm.skipped = crate::engine::report::SkipSummary::default();
+        calm.expiry.storms.clear();
+        for (report, width, verbose) in
+            [(&partial, 80, true), (&calm, 80, false), (&report(), 80, false), (&report(), 120, true)]
+        {
             eprintln!("{}", "=".repeat(width));
-            eprint!("{}", rendered(&report(), TableStyle { width, colour, verbose }));
+            eprint!("{}", rendered(report, TableStyle { width, colour, verbose }));
         }
     }
 
@@ -715,6 +780,19 @@ mod tests {
             "?",
         ];
         assert_eq!(cells, expected);
+    }
+
+    #[test]
+    fn rows_of_harmless_keys_do_not_push_the_others_off_the_screen() {
+        let mut report = report();
+        let small = finding("small").build();
+        report.top.truncate(2);
+        report.top.extend(std::iter::repeat_n(small, 18));
+        let page = rendered(&report, style(120));
+        assert!(page.contains("Top 5 keys by level"), "{page}");
+        assert!(page.contains("\n15 more would not be noticed (level none)\n"), "{page}");
+        report.sort_by = SortBy::Bytes;
+        assert!(rendered(&report, style(120)).contains("Top 20 keys by bytes"));
     }
 
     #[test]

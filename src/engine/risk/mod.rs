@@ -13,6 +13,7 @@ mod effort;
 mod judge;
 mod level;
 mod policy;
+pub mod quicklist;
 #[cfg(test)]
 mod samples;
 mod stall;

@@ -5,27 +5,31 @@
 //! - **Frees.** The first tens of thousands are cheap, because what they touch is in the cache; then each
 //!   costs a cache miss, and in the end a miss in the address translation as well. So the price is marginal,
 //!   in three steps ([`FREE_NS`]): 10 000 frees take 0.2 ms and a million 101 ms, not 20.
+//!   Lists and streams are freed in the order in which they were written, and never come to the third step.
 //! - **Room.** A table frees its elements in the order of their hashes, which is no order in memory; the more
-//!   room each takes, the fewer share a page: [`ROOM_NS`] for each doubling of the mean above 64 bytes. Lists
-//!   and streams are freed in the order in which they were written, and pay nothing.
+//!   room each takes, the fewer share a page: [`ROOM_NS`] for each doubling of the mean above 64 bytes.
 //! - **Pages.** Memory that goes back to the operating system is unmapped page by page, there and then.
 //!   jemalloc >= 5.2 does so for each block in a size class from 8 MiB up; 7 MiB and the string's header are
 //!   already in that class, and a 6 MiB string costs nothing. Smaller blocks pay too, a little less, once there
 //!   are many of them.
 //!
 //! What it cannot do: know your machine. The same bench on another day and host gave 0.13 ms per MiB and twice
-//! the price of a free. Read the result as the right power of ten. jemalloc 5.1, which Redis 6.2 builds in,
-//! gives pages back later and not in DEL; the server does not tell enough to know, and we predict the dearer.
+//! the price of a free. Read the result as the right power of ten. jemalloc before 5.2, which Redis up to 6.2 builds
+//! in, gives pages back later and not in DEL (512 MB in 4 us); packages of those versions use newer ones, and we
+//! predict the dearer and say so ([`pages_may_be_kept`]).
 //!
 //! The inverse, [`frees_in`], gives the one scale for levels: whatever stalls as long as a hundred thousand
 //! small frees is as bad as they are, be it one string.
 
-use crate::engine::key::{Encoding, KeyFacts, Kind, ServerProfile};
+use crate::engine::key::{Allocator, Encoding, KeyFacts, Kind, ServerProfile, Version};
 
 use super::assume;
+use super::effort::is_redis_before;
 
 /// Marginal price of a free in nanoseconds, up to so many frees. Source: docs/benchmarks/, `stall.csv`.
 const FREE_NS: [(u64, f64); 3] = [(30_000, 20.0), (300_000, 50.0), (u64::MAX, 125.0)];
+/// The same where they are freed in the order of their addresses, more or less.
+const FREE_IN_ORDER_NS: [(u64, f64); 2] = [(30_000, 20.0), (u64::MAX, 50.0)];
 
 /// Price in nanoseconds of each doubling of a block's size above [`ROOM_FROM_BYTES`].
 const ROOM_NS: f64 = 60.0;
@@ -58,12 +62,15 @@ pub(super) struct Stall {
 
 /// Predicts the stall of freeing this value, which takes so many frees, on the command thread.
 pub(super) fn predict(facts: &KeyFacts, allocations: u64, server: &ServerProfile) -> Stall {
-    let frees_ms = frees_ms(allocations);
     let (blocks, bytes) = blocks(facts, server).unwrap_or((1, 0));
     let mean = bytes / blocks.max(1);
-    let doublings = (mean as f64 / ROOM_FROM_BYTES).log2().max(0.0);
     let scattered = matches!(facts.kind, Kind::Set | Kind::Hash | Kind::Zset | Kind::VectorSet);
-    let room_ms = if scattered { blocks as f64 * ROOM_NS * doublings / NS_PER_MS } else { 0.0 };
+    let (frees_ms, room_ms) = if scattered {
+        let doublings = (mean as f64 / ROOM_FROM_BYTES).log2().max(0.0);
+        (frees_ms(allocations, &FREE_NS), blocks as f64 * ROOM_NS * doublings / NS_PER_MS)
+    } else {
+        (frees_ms(allocations, &FREE_IN_ORDER_NS), 0.0)
+    };
     let blocks_ms = if mean >= LARGE_BLOCK_BYTES {
         bytes as f64 / MIB * LARGE_BLOCK_MS_PER_MIB
     } else if mean >= MIDDLE_BLOCK_BYTES {
@@ -74,6 +81,11 @@ pub(super) fn predict(facts: &KeyFacts, allocations: u64, server: &ServerProfile
     let ms = frees_ms + room_ms + blocks_ms;
     // Never below the count itself, whatever the rounding.
     Stall { ms, blocks_ms, equivalent_allocations: frees_in(ms).max(allocations) }
+}
+
+/// Returns whether this server's allocator may keep the pages, so that large blocks cost nothing.
+pub(super) fn pages_may_be_kept(server: &ServerProfile) -> bool {
+    server.allocator != Allocator::Libc && is_redis_before(server, Version::new(7, 0, 0))
 }
 
 /// Returns how many blocks the bulk of a value's bytes lies in, and those bytes.
@@ -94,17 +106,17 @@ fn blocks(facts: &KeyFacts, server: &ServerProfile) -> Option<(u64, u64)> {
 }
 
 /// Returns the milliseconds that so many small frees take.
-fn frees_ms(frees: u64) -> f64 {
+fn frees_ms(frees: u64, prices: &[(u64, f64)]) -> f64 {
     let mut from = 0;
     let mut ns = 0.0;
-    for (up_to, price) in FREE_NS {
+    for &(up_to, price) in prices {
         ns += frees.clamp(from, up_to).saturating_sub(from) as f64 * price;
         from = up_to;
     }
     ns / NS_PER_MS
 }
 
-/// Returns how many small frees take so many milliseconds: the inverse of [`frees_ms`].
+/// Returns how many small frees take so many milliseconds: the inverse of [`frees_ms`] for a table.
 pub(super) fn frees_in(ms: f64) -> u64 {
     let mut left_ns = ms * NS_PER_MS;
     let mut frees = 0_u64;
@@ -127,8 +139,9 @@ pub(super) fn frees_in(ms: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::allocations::allocations;
-    use super::super::samples::{collection, list, redis, sized, string, valkey};
+    use super::super::samples::{collection, list, redis, sized, stream, string, valkey};
     use super::*;
+    use crate::engine::key::StreamFacts;
 
     fn stall_of(facts: &KeyFacts, server: &ServerProfile) -> Stall {
         let count = allocations(facts, server).count.expect("known");
@@ -153,6 +166,17 @@ mod tests {
                 facts.elements
             );
         }
+    }
+
+    fn pending(entries: u64) -> KeyFacts {
+        stream(StreamFacts {
+            radix_tree_nodes: entries / 50,
+            radix_tree_keys: entries / 100,
+            groups: 1,
+            first_group_pending: entries,
+            pending: entries,
+            consumers: 1,
+        })
     }
 
     type Make = fn(u64, u64) -> KeyFacts;
@@ -182,6 +206,9 @@ mod tests {
             (redis(7, 0, 15), string(64 << 20), 2.8),
             (redis(7, 0, 15), string(256 << 20), 9.9),
             (redis(7, 0, 15), string(511 << 20), 21.3),
+            (redis(7, 0, 15), pending(100_000), 13.2),
+            (valkey(8, 1, 8), pending(100_000), 19.9),
+            (valkey(9, 1, 2), pending(100_000), 22.8),
             (redis(7, 0, 15), list(12_500, 100 << 20), 1.4),
             (redis(7, 0, 15), list(20_000, 180 << 20), 8.8),
             (redis(8, 2, 3), list(20_000, 180 << 20), 11.3),
@@ -199,10 +226,10 @@ mod tests {
     #[test]
     fn the_price_of_frees_and_its_inverse_agree() {
         for frees in [0, 1, 64, 30_000, 30_001, 100_000, 300_000, 1_000_000, 50_000_000] {
-            assert_eq!(frees_in(frees_ms(frees)), frees);
+            assert_eq!(frees_in(frees_ms(frees, &FREE_NS)), frees);
         }
         for (frees, ms) in [(10_000, 0.2), (100_000, 4.1), (1_000_000, 101.6)] {
-            assert!((frees_ms(frees) - ms).abs() < 1e-9, "{frees}: {}", frees_ms(frees));
+            assert!((frees_ms(frees, &FREE_NS) - ms).abs() < 1e-9, "{frees}");
         }
     }
 

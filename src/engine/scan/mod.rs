@@ -1,20 +1,23 @@
 //! The scan pipeline: a cursor, pages, facts, verdicts, a report.
 //!
 //! [`run`] connects, probes the server, lets the canary measure its baseline, and walks one database
-//! after the other. What a page costs the server is decided in [`walk`]; what is asked of which key in
-//! [`select`]; both stay within the pace of [`pacer`].
+//! after the other. What is in flight when is decided in `walk`, what is asked of which key in `select`;
+//! both stay within the pace of `pacer`.
 
+mod acl;
 mod config;
 mod error;
 mod filter;
 mod glob;
 mod keysizes;
+mod list_probe;
 mod pacer;
 mod run;
 mod select;
 mod walk;
 mod window;
 
+pub use acl::{acl_remarks, acl_rule};
 pub use config::{Count, Databases, Filter, ScanConfig, TtlFilter};
 pub use error::ScanError;
 pub use glob::glob_matches;

@@ -89,19 +89,15 @@ pub async fn run(
         keysizes_after = Keysizes::read(walk.link()).await.ok().flatten();
         dbsize_after = keys_of(&dbs, walk.link()).await;
     }
-    Ok(report(
-        walk,
-        ended,
-        warnings,
-        &Closing {
-            started_at,
-            elapsed: started.elapsed(),
-            databases,
-            dbsize_after,
-            keysizes_before,
-            keysizes_after,
-        },
-    ))
+    let closing = Closing {
+        started_at,
+        elapsed: started.elapsed(),
+        databases,
+        dbsize_after,
+        keysizes_before,
+        keysizes_after,
+    };
+    Ok(report(walk, ended, warnings, &closing))
 }
 
 /// Waits while the server answers LOADING, BUSY or MASTERDOWN, as long as we wait for any answer.

@@ -30,11 +30,13 @@ use crate::engine::live::{
     ScanRequest, read_groups, read_ql_nodes, run_id, wants_groups,
 };
 use crate::engine::pace::Pace;
+use crate::engine::risk::quicklist::ListProbePlan;
 use crate::engine::risk::{AllocationsBasis, Effect, Effects, Level, Policy, Verdict, judge};
 use crate::engine::tally::{Finding, Tally};
 
 use super::config::{Count, ScanConfig};
 use super::keysizes::KeysizesFound;
+use super::list_probe;
 use super::pacer::Pacer;
 use super::select::Selector;
 use super::window::SeenWindow;
@@ -50,6 +52,8 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 const RESTARTS_MAX: u32 = 3;
 /// Pace while the canary has no connection and nobody watches, as a part of the full one.
 const BLIND_FACTOR: f64 = 0.25;
+/// Lists whose ends are read at a time: 2 MiB of elements in the usual case, 16 MiB at the worst.
+const LISTS_AT_A_TIME: usize = 16;
 /// COUNT of a SCAN at a random cursor: small, so that a sample comes from many places.
 const SAMPLE_COUNT: u32 = 20;
 
@@ -87,6 +91,8 @@ pub(super) struct Walk<'a, F> {
     on_event: &'a mut F,
     policy: Policy,
     inspector: Inspector,
+    /// List nodes are counted (`DEBUG OBJECT`) and not estimated.
+    exact_lists: bool,
     request: ScanRequest,
     link: Link,
     /// Counts the connections: a request of an older one has to be sent again.
@@ -181,6 +187,7 @@ where
         let selector = Selector::new(config, &policy, inspector.measures_memory());
         let network = canary.state().before.quantile(0.5);
         Self {
+            exact_lists: config.exact_lists && policy.server.allows(Access::DebugObject),
             request,
             policy,
             inspector,
@@ -487,25 +494,26 @@ where
     async fn take_details(&mut self, stage: DetailStage) -> Result<Option<ExtraStage>, Interruption> {
         let mut replies = self.settle_all(stage.requests).await?.into_iter();
         let observed_at = SystemTime::now();
-        let mut extras = Vec::new();
+        let (mut extras, mut lists) = (Vec::new(), Vec::new());
         for (key, kind, size) in stage.keys {
             let of_key: Vec<Reply> = replies.by_ref().take(self.inspector.detail_commands(&kind)).collect();
             match self.inspector.read_details(self.db, key, kind, size, of_key, observed_at) {
                 Err((key, (why, detail))) => self.skip(key, why, detail)?,
-                Ok(facts) if wants_groups(&facts) || self.wants_exact_nodes(&facts) => extras.push(facts),
+                Ok(facts) if facts.encoding == Some(Encoding::Quicklist) && !self.exact_lists => {
+                    lists.push(facts);
+                }
+                Ok(facts) if wants_groups(&facts) || facts.encoding == Some(Encoding::Quicklist) => {
+                    extras.push(facts);
+                }
                 Ok(facts) => self.found(facts)?,
             }
         }
-        self.ask_extras(extras).await
+        let asked = self.ask_extras(extras).await?;
+        self.estimate_lists(lists).await?;
+        Ok(asked)
     }
 
-    // ---- extras: list nodes, and the groups of streams
-
-    fn wants_exact_nodes(&self, facts: &KeyFacts) -> bool {
-        self.config.exact_lists
-            && facts.encoding == Some(Encoding::Quicklist)
-            && self.policy.server.allows(Access::DebugObject)
-    }
+    // ---- extras: list nodes where DEBUG OBJECT counts them, and the groups of streams
 
     async fn ask_extras(&mut self, keys: Vec<KeyFacts>) -> Result<Option<ExtraStage>, Interruption> {
         if keys.is_empty() {
@@ -533,6 +541,50 @@ where
             self.found(facts)?;
         }
         Ok(())
+    }
+
+    // ---- list nodes, where they have to be estimated
+
+    /// Reads the ends of lists, a few lists at a time: what comes back is data, not counts.
+    async fn estimate_lists(&mut self, mut lists: Vec<KeyFacts>) -> Result<(), Interruption> {
+        while !lists.is_empty() {
+            let rest = lists.split_off(lists.len().min(LISTS_AT_A_TIME));
+            let batch = std::mem::replace(&mut lists, rest);
+            for facts in self.estimate_nodes_of(batch).await? {
+                self.found(facts)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn estimate_nodes_of(&mut self, mut lists: Vec<KeyFacts>) -> Result<Vec<KeyFacts>, Interruption> {
+        let mut pieces = Pieces::new(self.pacer.burst());
+        for facts in lists.iter().filter(|facts| list_probe::reads_ends(facts)) {
+            list_probe::ask_ends(pieces.room(), &facts.key);
+        }
+        let mut ends = self.ask_all(pieces).await?.into_iter();
+        let plans: Vec<ListProbePlan> = lists
+            .iter()
+            .map(|facts| {
+                let largest =
+                    if list_probe::reads_ends(facts) { list_probe::read_ends(&mut ends) } else { 0 };
+                list_probe::plan(facts, largest, &self.policy.server)
+            })
+            .collect();
+        let mut pieces = Pieces::new(self.pacer.burst());
+        for (facts, plan) in lists.iter().zip(&plans) {
+            list_probe::ask(pieces.room(), &facts.key, plan);
+        }
+        let mut answers = self.ask_all(pieces).await?.into_iter();
+        for (facts, plan) in lists.iter_mut().zip(&plans) {
+            facts.list_nodes = list_probe::read(facts, plan, &mut answers, &self.policy.server);
+        }
+        Ok(lists)
+    }
+
+    async fn ask_all(&mut self, pieces: Pieces) -> Result<Vec<Reply>, Interruption> {
+        let requests = self.send_all(pieces).await?;
+        self.settle_all(requests).await
     }
 
     // ---- results

@@ -46,6 +46,12 @@ impl CensusRow {
     }
 }
 
+fn has_short_names(finding: &Finding) -> bool {
+    let is_short = |name: &str| name.len() <= Census::NAME_BYTES_MAX;
+    is_short(finding.facts.kind.as_str())
+        && finding.facts.encoding.as_ref().is_none_or(|encoding| is_short(encoding.as_str()))
+}
+
 /// Adds where the value is known, else counts the key among those that it is unknown of. A hostile
 /// server may answer any number: sums saturate.
 fn add_known(value: Option<u64>, sum: &mut u64, unknown: &mut u64) {
@@ -67,9 +73,14 @@ pub struct Census {
 impl Census {
     /// Module types have names of their own, and a hostile server could name a million.
     pub const ROWS_MAX: usize = 256;
+    /// A hostile server could also make each name a megabyte; a module's has 9 characters at the most.
+    pub const NAME_BYTES_MAX: usize = 64;
 
     /// Counts a key in.
     pub fn add(&mut self, finding: &Finding) {
+        if !has_short_names(finding) {
+            return self.other.add(finding);
+        }
         // Cloning a native type or encoding copies a tag; only a module's own name is allocated.
         let place = (finding.facts.kind.clone(), finding.facts.encoding.clone());
         if let Some(row) = self.rows.get_mut(&place) {
@@ -131,9 +142,14 @@ mod tests {
             finding.facts.kind = Kind::Other(format!("module{n}").into());
             census.add(&finding);
         }
+        let mut long = finding("k").build();
+        long.facts.encoding = Some(Encoding::Other("x".repeat(1 << 20).into()));
         assert_eq!(census.rows.len(), Census::ROWS_MAX);
         assert_eq!(census.other.keys, 1000 - Census::ROWS_MAX as u64);
         assert_eq!(census.total().keys, 1000);
+        let mut fresh = Census::default();
+        fresh.add(&long);
+        assert_eq!((fresh.rows.len(), fresh.other.keys), (0, 1));
         let mut doubled = census.clone();
         doubled.merge(&census);
         assert_eq!(doubled.total().keys, 2000);

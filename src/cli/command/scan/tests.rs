@@ -293,7 +293,7 @@ fn the_prompt_names_user_and_address() {
 
 #[test]
 fn the_rule_is_as_small_as_the_flags_allow() {
-    let rule = |line: &[&str]| acl::rule(&settled(line).config);
+    let rule = |line: &[&str]| acl_rule(&settled(line).config);
     assert!(rule(&[]).starts_with("resetkeys -@all ~* +ping "));
     assert!(rule(&[]).contains("+select") && !rule(&[]).contains("debug"));
     assert!(!rule(&["-n", "0"]).contains("+select"));

@@ -1,12 +1,12 @@
-//! `--print-acl`: the smallest rule that lets a user scan.
+//! The smallest rule that lets a user scan.
 //!
 //! A server refuses a rule that names a command it does not have, so the rule holds what every server
 //! from 6.0 on knows, and what newer ones have besides is told apart.
 
-use crate::engine::scan::{Databases, ScanConfig};
+use super::config::{Databases, ScanConfig};
 
 /// What each scan sends, on servers of any age. None of them writes.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 20] = [
     "ping",
     "info",
     "dbsize",
@@ -23,6 +23,8 @@ const COMMANDS: [&str; 18] = [
     "zcard",
     "hlen",
     "xlen",
+    "lindex",
+    "lrange",
     "xinfo|stream",
     "xinfo|groups",
 ];
@@ -38,8 +40,8 @@ const NEWER: [(&str, &str); 3] = [
     ("arcount", "from Redis 8.8, for arrays"),
 ];
 
-/// Returns the rule, as arguments of ACL SETUSER.
-pub(super) fn rule(config: &ScanConfig) -> String {
+/// Returns the smallest rule that lets a user do this scan, as arguments of `ACL SETUSER`.
+pub fn acl_rule(config: &ScanConfig) -> String {
     let mut words = vec!["resetkeys".to_owned(), "-@all".to_owned()];
     let globs = &config.filter.globs;
     // A pattern with a blank in it cannot be written in a rule, and SCAN shows all names anyway.
@@ -59,8 +61,8 @@ pub(super) fn rule(config: &ScanConfig) -> String {
     words.join(" ")
 }
 
-/// Returns what to know about the rule.
-pub(super) fn remarks() -> Vec<String> {
+/// Returns what to know about the rule of [`acl_rule`].
+pub fn acl_remarks() -> Vec<String> {
     let newer = NEWER.map(|(command, since)| format!("+{command} ({since})")).join(", ");
     vec![
         format!("where the server has them, add {newer}"),
