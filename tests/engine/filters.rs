@@ -14,7 +14,7 @@ fn fill(redis: &Client) {
     redis.fill_set("cart:set", 200);
     redis.fill_zset("session:zset", 20_000);
     redis.fill_list("queue:list", 1000, 1000);
-    redis.call(&["SETRANGE", "blob", "99999", "x"]);
+    redis.call(&["SETRANGE", "blob", "199999", "x"]);
     redis.run("EXPIRE cart:hash 100");
     redis.call(&[&b"SADD"[..], b"\xff\x00binary", b"m"]);
 }
