@@ -20,10 +20,10 @@ fn small(connection: &mut Connection, n: u64) {
         0..12 => {
             let value = "v".repeat(20 + usize::try_from(n % 80).unwrap_or(0));
             let key = name("session");
-            if n % 3 == 0 {
-                send(&["SET", &key, &value, "EX", "86400"])
+            if n.is_multiple_of(3) {
+                send(&["SET", &key, &value, "EX", "86400"]);
             } else {
-                send(&["SET", &key, &value])
+                send(&["SET", &key, &value]);
             }
         }
         12..15 => {
