@@ -1,13 +1,13 @@
-//! Compares the estimated number of a list's nodes with the real one (`ql_nodes` of `DEBUG OBJECT`), over element sizes,
-//! directions, lengths and node limits.
+//! Compares the estimated number of a list's nodes with the real one (`ql_nodes` of `DEBUG OBJECT`), over
+//! element sizes, directions, lengths and node limits.
 //!
 //! ```text
 //! cargo bench --bench list_nodes                  # every server below target/servers
 //! cargo bench --bench list_nodes -- NAME=PATH ..  # these servers
 //! ```
 //!
-//! Writes one CSV row for each list to stdout and the table of docs/risk-model.md to stderr. It asks of a list
-//! exactly what `probe_plan` says, as the scan does.
+//! Writes one CSV row for each list to stdout and the table of docs/risk-model.md to stderr. It asks of a
+//! list exactly what `probe_plan` says, as the scan does.
 
 mod lab;
 

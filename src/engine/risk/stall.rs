@@ -10,13 +10,13 @@
 //!   room each takes, the fewer share a page: [`ROOM_NS`] for each doubling of the mean above 64 bytes.
 //! - **Pages.** Memory that goes back to the operating system is unmapped page by page, there and then.
 //!   jemalloc >= 5.2 does so for each block in a size class from 8 MiB up; 7 MiB and the string's header are
-//!   already in that class, and a 6 MiB string costs nothing. Smaller blocks pay too, a little less, once there
-//!   are many of them.
+//!   already in that class, and a 6 MiB string costs nothing. Smaller blocks pay too, a little less, once
+//!   there are many of them.
 //!
-//! What it cannot do: know your machine. The same bench on another day and host gave 0.13 ms per MiB and twice
-//! the price of a free. Read the result as the right power of ten. jemalloc before 5.2, which Redis up to 6.2 builds
-//! in, gives pages back later and not in DEL (512 MB in 4 us); packages of those versions use newer ones, and we
-//! predict the dearer and say so ([`pages_may_be_kept`]).
+//! What it cannot do: know your machine. The same bench on another day and host gave 0.13 ms per MiB and
+//! twice the price of a free. Read the result as the right power of ten. jemalloc before 5.2, which Redis up
+//! to 6.2 builds in, gives pages back later and not in DEL (512 MB in 4 us); packages of those versions use
+//! newer ones, and we predict the dearer and say so ([`pages_may_be_kept`]).
 //!
 //! The inverse, [`frees_in`], gives the one scale for levels: whatever stalls as long as a hundred thousand
 //! small frees is as bad as they are, be it one string.
@@ -148,7 +148,8 @@ mod tests {
         predict(facts, count, server)
     }
 
-    /// Medians of docs/benchmarks/, `stall.csv`, in milliseconds. The prediction claims the right power of ten.
+    /// Medians of docs/benchmarks/, `stall.csv`, in milliseconds. The prediction claims the right power of
+    /// ten.
     #[test]
     fn predictions_keep_within_a_factor_of_two_and_a_half_of_what_was_measured() {
         let set = |n, bytes| sized(collection(Kind::Set, Encoding::Hashtable, n), bytes);
