@@ -103,8 +103,9 @@ pub struct ListProbe {
 ///
 /// `ends`: the larger of the first and the last element, from `LINDEX key 0` and `LINDEX key -1`, which are
 /// to be read first unless `bytes / llen` is above [`LARGE_ELEMENT_BYTES`]. At each end no more is read than
-/// [`PROBE_ELEMENTS`], and no more than [`PROBE_BYTES`] (or [`PROBE_BYTES_BY_TOTAL`]) if the elements there are no larger than that one and
-/// the mean; below [`LARGE_ELEMENT_BYTES`] four are always read, so at the worst 1 MiB.
+/// [`PROBE_ELEMENTS`], and no more bytes than [`PROBE_BYTES`] (or [`PROBE_BYTES_BY_TOTAL`]) if the elements
+/// there are no larger than that one and the mean. Up to [`LARGE_ELEMENT_BYTES`] four are always read, so at
+/// the worst 1 MiB.
 pub fn probe_plan(llen: u64, bytes: u64, ends: u64, server: &ServerProfile) -> ListProbePlan {
     let (memory_samples, most) = match Extrapolation::of(server) {
         Extrapolation::ByNode => ((1..=PRODUCTS).collect(), PROBE_BYTES),
@@ -133,6 +134,7 @@ pub fn estimate_nodes(probe: &ListProbe, server: &ServerProfile) -> Option<u64> 
             Extrapolation::ByNode => {
                 by_node(probe, &packing, server).or_else(|| by_mean(probe, &packing, server))?
             }
+            _ if compress_depth(server).is_some() => by_elements(probe, &packing)?,
             Extrapolation::ByElement | Extrapolation::Total => by_total(probe, &packing, server)?,
         }
     };
@@ -416,6 +418,12 @@ fn by_node(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Opti
     let products = products(probe, packing, server)?;
     let run = Run::new(packing, &probe.head, products.len() as u64);
     let full = run.fill(0)?;
+    if let [product] = products[..] {
+        // One product fits any end of node 1. The length says which is likely.
+        let likely = by_elements(probe, packing)?;
+        let nodes = (1..=full).map(|end| product / run.size(0, end));
+        return nodes.min_by(|a, b| (a - likely).abs().total_cmp(&(b - likely).abs()));
+    }
     let mut best = like_both_ends(probe, packing, &products, run.size(0, full));
     // A full first node is the usual case, and wins where others explain the products no better.
     for end in std::iter::once(full).chain((1..full).rev()) {
@@ -488,6 +496,19 @@ fn like_both_ends(
         .min_by(|a, b| a.error.total_cmp(&b.error))
 }
 
+/// Returns how many nodes at either end are not compressed. `None`: none is compressed.
+fn compress_depth(server: &ServerProfile) -> Option<u64> {
+    let depth = server.limits.settings.get("list-compress-depth")?.parse::<u64>().ok()?;
+    (depth > 0).then_some(depth)
+}
+
+/// Where compression hides the sizes of all nodes but the first: the length alone, and both ends' layout.
+fn by_elements(probe: &ListProbe, packing: &Packing) -> Option<f64> {
+    let head = Layout::of(packing, &probe.head)?;
+    let layout = Layout::of(packing, &probe.tail).map_or(head, |tail| head.plus(tail));
+    Some((probe.llen as f64 * layout.nodes / layout.elements - 0.05).ceil())
+}
+
 /// Where only one report is known: as many nodes as of the mean size at the head make it up.
 fn by_mean(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Option<f64> {
     let (_, bytes) = *probe.memory.iter().max_by_key(|(samples, _)| *samples)?;
@@ -502,12 +523,8 @@ fn products(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Opt
         let (_, bytes) = probe.memory.iter().find(|(asked, _)| *asked == samples)?;
         Some(samples as f64 * bytes.saturating_sub(base) as f64)
     };
-    // Compressed nodes are smaller than what they hold; those near the ends are not compressed.
-    let depth = server.limits.settings.get("list-compress-depth").and_then(|depth| depth.parse::<u64>().ok());
-    let most = match depth {
-        None | Some(0) => PRODUCTS,
-        Some(depth) => depth.min(PRODUCTS),
-    };
+    // Compressed nodes are smaller than what they hold.
+    let most = compress_depth(server).map_or(PRODUCTS, |depth| depth.min(PRODUCTS));
     let mut products = vec![of(1)?];
     for samples in 2..=most {
         let (Some(sum), Some(before)) = (of(samples), of(samples - 1)) else { break };
@@ -822,6 +839,34 @@ mod tests {
                 (-1, Numbers, 30_000, 37, &[153_392, 153_096, 152_997, 152_948]),
             ],
         );
+    }
+
+    /// A server, depth, content, elements, `ql_nodes`, and MEMORY USAGE.
+    type Compressed = (ServerProfile, &'static str, Content, u64, u64, &'static [u64]);
+
+    /// Recorded with `list-compress-depth`: only that many nodes at either end have the size of what they hold.
+    #[test]
+    fn nodes_of_compressed_lists_are_within_a_quarter() {
+        let rows: [Compressed; 12] = [
+            (redis(6, 2, 5), "1", Length(100), 10_000, 127, &[607_275, 317_080, 220_348, 171_982]),
+            (redis(6, 2, 5), "1", Mixed, 2_000, 1_236, &[68_068, 129_868, 118_744, 175_909]),
+            (redis(6, 2, 5), "2", Length(100), 10_000, 127, &[607_275, 823_111, 557_702, 424_998]),
+            (redis(7, 0, 15), "1", Length(100), 10_000, 127, &[655_408, 342_480, 238_170, 186_016]),
+            (redis(7, 0, 15), "1", Mixed, 2_000, 1_236, &[89_080, 168_184, 155_000, 207_736]),
+            (redis(7, 0, 15), "1", Length(1_000), 3_000, 375, &[3_087_088, 1_575_088, 1_071_088, 819_088]),
+            (redis(7, 0, 15), "2", Mixed, 2_000, 1_236, &[89_080, 6_397_624, 4_307_960, 3_322_456]),
+            (redis(8, 2, 3), "1", Length(100), 10_000, 127, &[42_456]),
+            (redis(8, 2, 3), "1", Mixed, 2_000, 1_236, &[212_901]),
+            (redis(8, 2, 3), "2", Length(1_000), 3_000, 375, &[95_320]),
+            (libc(valkey(9, 1, 2)), "1", Mixed, 2_000, 1_236, &[79_168, 138_496, 131_904, 187_936]),
+            (libc(valkey(9, 1, 2)), "2", Length(100), 10_000, 127, &[609_664, 825_056, 559_541, 426_784]),
+        ];
+        for (mut server, depth, content, llen, nodes, memory) in rows {
+            server.limits.settings.insert("list-compress-depth".to_owned(), depth.to_owned());
+            let estimated = estimate_nodes(&probe(content, llen, memory, &server), &server).expect("enough");
+            let off = estimated.abs_diff(nodes) as f64 / nodes as f64;
+            assert!(off < 0.25, "{} depth {depth}: {estimated} nodes against {nodes}", server.version);
+        }
     }
 
     #[test]
