@@ -5,6 +5,8 @@ mod cases;
 mod changes;
 mod facts;
 mod faults;
+mod filters;
+mod manners;
 mod observe;
 mod oracle;
 mod permissions;

@@ -25,7 +25,9 @@ impl Request {
     /// Returns whether it begins with these words, whatever their case.
     pub(crate) fn is(&self, words: &str) -> bool {
         let mut mine = self.words.iter();
-        words.split(' ').all(|word| mine.next().is_some_and(|own| own.eq_ignore_ascii_case(word.as_bytes())))
+        words
+            .split_whitespace()
+            .all(|word| mine.next().is_some_and(|own| own.eq_ignore_ascii_case(word.as_bytes())))
     }
 
     /// Returns whether this is one of its words.
