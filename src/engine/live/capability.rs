@@ -22,8 +22,9 @@ type Reply = Result<Value, Refusal>;
 
 /// Settings that the verdicts and the report use, by pattern: one pattern a call is all that Redis 6
 /// takes.
-const CONFIG_PATTERNS: [&str; 8] = [
+const CONFIG_PATTERNS: [&str; 9] = [
     "lazyfree-lazy-*",
+    "list-compress-depth",
     "*-max-listpack-*",
     "*-max-ziplist-*",
     "set-max-intset-entries",

@@ -1,24 +1,24 @@
 //! Which keys may be ignored after nothing but `TYPE` and `MEMORY USAGE`.
 //!
-//! A census asks two things of every key; encoding, length and TTL are asked of few. The few must contain every
-//! key with more than `low` allocations, although `MEMORY USAGE` is a biased sample that can be 240 times too
-//! low. The way out: of the sampled mean we use only what every element has at the least, and of the rest what
-//! is counted and not sampled.
+//! A census asks two things of every key; encoding, length and TTL are asked of few. The few must contain
+//! every key with more than `low` allocations, although `MEMORY USAGE` is a biased sample that can be 240
+//! times too low. The way out: of the sampled mean we use only what every element has at the least, and of
+//! the rest what is counted and not sampled.
 //!
 //! - **Tables** are counted exactly: buckets, and 24 bytes for each entry. Only the elements are sampled, and
-//!   each is at least the allocator's smallest block, 8 bytes. So a set of `n` members reports 32 `n` bytes or
-//!   more, however the sample falls.
+//!   each is at least the allocator's smallest block, 8 bytes. So a set of `n` members reports 32 `n` bytes
+//!   or more, however the sample falls.
 //! - **Sorted sets** add the skiplist's head (536 bytes) and at least 40 bytes for each node.
-//! - **Lists** report nodes x mean of the first nodes, and a node is at least 48 bytes; except on Redis 8.0 to
-//!   8.2, which reports elements x mean of the first nodes' *elements*. See [`list_bytes_by_element`].
+//! - **Lists** report nodes x mean of the first nodes, and a node is at least 48 bytes; except on Redis 8.0
+//!   to 8.2, which reports elements x mean of the first nodes' *elements*. See [`list_bytes_by_element`].
 //! - **Streams** count or track every node and pending entry, 8 bytes or more for each block. Valkey >= 8.1
 //!   samples the groups: where there are more than samples, each counts as an empty one at the least.
 //!
-//! [`least_bytes`] is, for each type and version, the least that `MEMORY USAGE` can report for a key with more than
-//! `low` allocations; a key below is ignored. A string or blob matters by its size alone.
+//! [`least_bytes`] is, for each type and version, the least that `MEMORY USAGE` can report for a key with
+//! more than `low` allocations; a key below is ignored. A string or blob matters by its size alone.
 //!
-//! What it cannot do: find a key with *few* allocations whose bytes hide from the sample (forty members, the first
-//! five short and the others 8 MB). No rule over a sample can; Redis >= 8.4 counts and does not sample.
+//! What it cannot do: find a key with *few* allocations whose bytes hide from the sample (forty members, the
+//! first five short and the others 8 MB). No rule over a sample can; Redis >= 8.4 counts and does not sample.
 
 use crate::engine::key::{Flavour, Kind, ServerProfile, Version};
 
@@ -38,7 +38,8 @@ const TABLE_HEAD: u64 = 64;
 const ZSET_HEAD: u64 = 600;
 /// A skiplist node with one level.
 const ZSET_NODE: u64 = 40;
-/// A quicklist node (32 bytes before Redis 7.0, then 40) with its smallest blob (16, or 9 if counted to the byte).
+/// A quicklist node (32 bytes before Redis 7.0, then 40) with its smallest blob (16, or 9 if counted to the
+/// byte).
 const LIST_NODE: u64 = 48;
 /// The same without elements, of which each takes [`LIST_ELEMENT`] or more.
 const LIST_NODE_EMPTY: u64 = 47;
@@ -111,10 +112,10 @@ fn lists_are_sampled_by_element(server: &ServerProfile) -> bool {
 
 /// The least report for so many nodes where the mean is taken over elements.
 ///
-/// Let the `s` sampled nodes hold `K` elements of 2 bytes, and the other `r = nodes - s` one element each. Then the
-/// report is `(47 s + 2 K) / K * (K + r) = 47 s + 2 r + 2 K + 47 s r / K`, least at `K = sqrt(47 s r / 2)`: for 32 nodes
-/// and 5 samples 514 bytes (seen: 660, where 5 x 11 elements hide 27 nodes; the true size was 260 KB).
-/// Compressed nodes can hide more, and leave only the sum of what was sampled.
+/// Let the `s` sampled nodes hold `K` elements of 2 bytes, and the other `r = nodes - s` one element each.
+/// Then the report is `(47 s + 2 K) / K * (K + r) = 47 s + 2 r + 2 K + 47 s r / K`, least at `K = sqrt(47 s r
+/// / 2)`: for 32 nodes and 5 samples 514 bytes (seen: 660, where 5 x 11 elements hide 27 nodes; the true size
+/// was 260 KB). Compressed nodes can hide more, and leave only the sum of what was sampled.
 fn list_bytes_by_element(nodes: u64, samples: u64, server: &ServerProfile) -> u64 {
     if samples == 0 || nodes <= samples {
         return nodes * LIST_NODE;
@@ -134,8 +135,9 @@ mod tests {
     use super::super::{Level, Policy, Thresholds, level};
     use super::*;
 
-    /// The smallest keys that could be made (empty and one-byte elements, forced into tables), as MEMORY USAGE reported
-    /// them on five servers: elements and bytes. Lists and streams: nodes, and pending entries.
+    /// The smallest keys that could be made (empty and one-byte elements, forced into tables), as MEMORY
+    /// USAGE reported them on five servers: elements and bytes. Lists and streams: nodes, and pending
+    /// entries.
     #[test]
     fn the_smallest_key_with_more_than_low_allocations_is_never_ignored() {
         let servers = [redis(6, 2, 5), redis(7, 0, 15), redis(8, 2, 3), valkey(8, 1, 8), valkey(9, 1, 2)];
@@ -179,7 +181,8 @@ mod tests {
         }
     }
 
-    /// The formulas of MEMORY USAGE with every sampled element as small as can be, however large the others are.
+    /// The formulas of MEMORY USAGE with every sampled element as small as can be, however large the others
+    /// are.
     #[test]
     fn the_formulas_with_the_smallest_sample_are_never_below_the_bound() {
         for low in [0, 10, 64, 1_000, 100_000] {

@@ -2,8 +2,8 @@
 //!
 //! In reading order: [`free_effort`] is what the server thinks of a value, [`allocations`] what freeing it
 //! really takes, `effects` where that would happen, `stall` how long, and [`judge`] puts it into words.
-//! [`may_matter`] says beforehand which keys cannot be worth the questions. docs/risk-model.md has the reasons
-//! and the measurements.
+//! [`may_matter`] says beforehand which keys cannot be worth the questions. docs/risk-model.md has the
+//! reasons and the measurements.
 
 mod allocations;
 mod assume;

@@ -1,27 +1,31 @@
 //! How many nodes a list has, where no command tells.
 //!
-//! `ql_nodes` is what the server's effort counts for a list, and only `DEBUG OBJECT` says it. Three things can be
-//! read instead, each cheap: `LLEN`; the first and last few elements; and `MEMORY USAGE`, which walks the first `m`
-//! nodes for `SAMPLES m` and extrapolates. What it extrapolates to depends on the server, and that decides:
+//! `ql_nodes` is what the server's effort counts for a list, and only `DEBUG OBJECT` says it. Three things
+//! can be read instead, each cheap: `LLEN`; the first and last few elements; and `MEMORY USAGE`, which walks
+//! the first `m` nodes for `SAMPLES m` and extrapolates. What it extrapolates to depends on the server, and
+//! that decides:
 //!
-//! - **By node** (Redis up to 7.4, every Valkey): `u(m) = base + nodes x (s1 + .. + sm) / m`. Asking for 1, 2, 3 and 4
-//!   gives `nodes x s1`, `nodes x s2` and so on, exact, whatever the rest of the list is. The elements read at the
-//!   head tell the sizes `s1 ..`, if only we knew where node 1 ends: a list filled from its end has a full first
-//!   node, one filled from its front has not. So we try every end of node 1, lay the next nodes out as a full node must
-//!   be, and take the end that explains all the products best. [`by_node`]
-//! - **By element** (Redis 8.0 to 8.2) or **in total** (Redis >= 8.4): the node count is not in it. What is known
-//!   then is the total `T`, the length, and how the ends are laid out: `nodes = T / mean node size`, and also
-//!   `LLEN / mean elements in a node`. A sample rich in large elements makes the one too low and the other too high, so
-//!   we take their geometric mean; and where the two ends are laid out in different ways, the two equations together say
-//!   how much there is of each. [`by_total`]
+//! - **By node** (Redis up to 7.4, every Valkey): `u(m) = base + nodes x (s1 + .. + sm) / m`. Asking for 1,
+//!   2, 3 and 4 gives `nodes x s1`, `nodes x s2` and so on, exact, whatever the rest of the list is. The
+//!   elements read at the head tell the sizes `s1 ..`, if only we knew where node 1 ends: a list filled from
+//!   its end has a full first node, one filled from its front has not. So we try every end of node 1, lay the
+//!   next nodes out as a full node must be, and take the end that explains all the products best. (`by_node`)
+//! - **By element** (Redis 8.0 to 8.2) or **in total** (Redis >= 8.4): the node count is not in it. What is
+//!   known then is the total `T`, the length, and how the ends are laid out: `nodes = T / mean node size`,
+//!   and also `LLEN / mean elements in a node`. A sample rich in large elements makes the one too low and the
+//!   other too high, so we take their geometric mean; and where the two ends are laid out in different ways,
+//!   the two equations together say how much there is of each. (`by_total`)
 //!
-//! Invariant: never below 1 nor above the number of elements. What it cannot do: see the middle of a list (by total), or
-//! know a layout that pushing at the ends does not make (LINSERT, LREM and LTRIM leave nodes half empty).
+//! Invariant: never below 1 nor above the number of elements. What it cannot do: see the middle of a list (by
+//! total), or know a layout that pushing at the ends does not make (LINSERT, LREM and LTRIM leave nodes half
+//! empty).
 
 use crate::engine::key::{Allocator, Flavour, ListNodeLimit, ServerProfile, Version};
 
 /// Bytes to read at each end, at the most, as long as the elements are no larger than those seen before.
 pub const PROBE_BYTES: u64 = 128 << 10;
+/// The same where the ends must stand for the whole list, because the products do not tell.
+pub const PROBE_BYTES_BY_TOTAL: u64 = 256 << 10;
 /// Elements to read at each end, at the most: 1000 take the server about 0.1 ms.
 pub const PROBE_ELEMENTS: u64 = 1_000;
 /// Elements to read where that many fit: fewer say too little of a mixture.
@@ -97,21 +101,22 @@ pub struct ListProbe {
 
 /// Says what to ask of a list of `llen` elements and `bytes` bytes.
 ///
-/// `ends`: the larger of the first and the last element, from `LINDEX key 0` and `LINDEX key -1`, which are to be
-/// read first unless `bytes / llen` is above [`LARGE_ELEMENT_BYTES`]. At each end no more is read than
-/// [`PROBE_ELEMENTS`], and no more than [`PROBE_BYTES`] if the elements there are no larger than that one and the
-/// mean; below [`LARGE_ELEMENT_BYTES`] four are always read, so at the worst 1 MiB.
+/// `ends`: the larger of the first and the last element, from `LINDEX key 0` and `LINDEX key -1`, which are
+/// to be read first unless `bytes / llen` is above [`LARGE_ELEMENT_BYTES`]. At each end no more is read than
+/// [`PROBE_ELEMENTS`], and no more bytes than [`PROBE_BYTES`] (or [`PROBE_BYTES_BY_TOTAL`]) if the elements
+/// there are no larger than that one and the mean. Up to [`LARGE_ELEMENT_BYTES`] four are always read, so at
+/// the worst 1 MiB.
 pub fn probe_plan(llen: u64, bytes: u64, ends: u64, server: &ServerProfile) -> ListProbePlan {
-    let memory_samples = match Extrapolation::of(server) {
-        Extrapolation::ByNode => (1..=PRODUCTS).collect(),
-        Extrapolation::ByElement => vec![WALK],
-        Extrapolation::Total => vec![1],
+    let (memory_samples, most) = match Extrapolation::of(server) {
+        Extrapolation::ByNode => ((1..=PRODUCTS).collect(), PROBE_BYTES),
+        Extrapolation::ByElement => (vec![WALK], PROBE_BYTES_BY_TOTAL),
+        Extrapolation::Total => (vec![1], PROBE_BYTES_BY_TOTAL),
     };
     let size = ends.max(bytes / llen.max(1)).max(1);
     let elements = if size > LARGE_ELEMENT_BYTES {
         0
     } else {
-        (PROBE_BYTES / size).clamp(PROBE_ELEMENTS_MIN, PROBE_ELEMENTS).min(llen)
+        (most / size).clamp(PROBE_ELEMENTS_MIN, PROBE_ELEMENTS).min(llen)
     };
     ListProbePlan { head_elements: elements, tail_elements: elements.min(llen - elements), memory_samples }
 }
@@ -129,6 +134,7 @@ pub fn estimate_nodes(probe: &ListProbe, server: &ServerProfile) -> Option<u64> 
             Extrapolation::ByNode => {
                 by_node(probe, &packing, server).or_else(|| by_mean(probe, &packing, server))?
             }
+            _ if compress_depth(server).is_some() => by_elements(probe, &packing)?,
             Extrapolation::ByElement | Extrapolation::Total => by_total(probe, &packing, server)?,
         }
     };
@@ -245,7 +251,8 @@ impl Packing {
         }
     }
 
-    /// Returns what a blob may be larger than its size by: glibc leaves a rest too small for a block where it is.
+    /// Returns what a blob may be larger than its size by: glibc leaves a rest too small for a block where it
+    /// is.
     fn slacks(&self) -> &'static [f64] {
         if self.allocator == Blob::Libc { &[0.0, 16.0] } else { &[0.0] }
     }
@@ -275,8 +282,8 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Takes the elements, and repeats them until some nodes are full: a node may hold more small elements than we
-    /// read.
+    /// Takes the elements, and repeats them until some nodes are full: a node may hold more small elements
+    /// than we read.
     fn new(packing: &'a Packing, read: &[Element], nodes: u64) -> Self {
         let wanted = packing.limit_bytes() * (nodes + 1);
         let mut elements = read.to_vec();
@@ -327,8 +334,8 @@ impl<'a> Run<'a> {
         self.ends.get(from).copied().flatten()
     }
 
-    /// Returns the node from `from` on whose size is nearest to `wanted`: its end and its size. A node that is not the
-    /// last must be full, seen from the head or from the tail.
+    /// Returns the node from `from` on whose size is nearest to `wanted`: its end and its size. A node that
+    /// is not the last must be full, seen from the head or from the tail.
     fn nearest(&self, from: usize, wanted: f64, last: bool) -> Option<(usize, f64)> {
         let longest = self.fill(from)?;
         let mut nearest = (longest, self.size(from, longest));
@@ -411,6 +418,12 @@ fn by_node(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Opti
     let products = products(probe, packing, server)?;
     let run = Run::new(packing, &probe.head, products.len() as u64);
     let full = run.fill(0)?;
+    if let [product] = products[..] {
+        // One product fits any end of node 1. The length says which is likely.
+        let likely = by_elements(probe, packing)?;
+        let nodes = (1..=full).map(|end| product / run.size(0, end));
+        return nodes.min_by(|a, b| (a - likely).abs().total_cmp(&(b - likely).abs()));
+    }
     let mut best = like_both_ends(probe, packing, &products, run.size(0, full));
     // A full first node is the usual case, and wins where others explain the products no better.
     for end in std::iter::once(full).chain((1..full).rev()) {
@@ -453,8 +466,8 @@ fn impossible(nodes: f64, llen: u64) -> f64 {
 
 /// The head may be of one kind and what follows of another, which only the tail shows.
 ///
-/// Two explanations: all nodes behind the first are as the tail's; or one node is a full one of the head's kind and a later
-/// one of the tail's, and both say the same number.
+/// Two explanations: all nodes behind the first are as the tail's; or one node is a full one of the head's
+/// kind and a later one of the tail's, and both say the same number.
 fn like_both_ends(
     probe: &ListProbe,
     packing: &Packing,
@@ -483,6 +496,19 @@ fn like_both_ends(
         .min_by(|a, b| a.error.total_cmp(&b.error))
 }
 
+/// Returns how many nodes at either end are not compressed. `None`: none is compressed.
+fn compress_depth(server: &ServerProfile) -> Option<u64> {
+    let depth = server.limits.settings.get("list-compress-depth")?.parse::<u64>().ok()?;
+    (depth > 0).then_some(depth)
+}
+
+/// Where compression hides the sizes of all nodes but the first: the length alone, and both ends' layout.
+fn by_elements(probe: &ListProbe, packing: &Packing) -> Option<f64> {
+    let head = Layout::of(packing, &probe.head)?;
+    let layout = Layout::of(packing, &probe.tail).map_or(head, |tail| head.plus(tail));
+    Some((probe.llen as f64 * layout.nodes / layout.elements - 0.05).ceil())
+}
+
 /// Where only one report is known: as many nodes as of the mean size at the head make it up.
 fn by_mean(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Option<f64> {
     let (_, bytes) = *probe.memory.iter().max_by_key(|(samples, _)| *samples)?;
@@ -497,12 +523,8 @@ fn products(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Opt
         let (_, bytes) = probe.memory.iter().find(|(asked, _)| *asked == samples)?;
         Some(samples as f64 * bytes.saturating_sub(base) as f64)
     };
-    // Compressed nodes are smaller than what they hold; those near the ends are not compressed.
-    let depth = server.limits.settings.get("list-compress-depth").and_then(|depth| depth.parse::<u64>().ok());
-    let most = match depth {
-        None | Some(0) => PRODUCTS,
-        Some(depth) => depth.min(PRODUCTS),
-    };
+    // Compressed nodes are smaller than what they hold.
+    let most = compress_depth(server).map_or(PRODUCTS, |depth| depth.min(PRODUCTS));
     let mut products = vec![of(1)?];
     for samples in 2..=most {
         let (Some(sum), Some(before)) = (of(samples), of(samples - 1)) else { break };
@@ -515,10 +537,12 @@ fn products(probe: &ListProbe, packing: &Packing, server: &ServerProfile) -> Opt
     Some(products)
 }
 
-/// Explains the products by a first node that ends at `end` and is of this size. The error is the mean relative one.
+/// Explains the products by a first node that ends at `end` and is of this size. The error is the mean
+/// relative one.
 ///
-/// The first node explains its own product by construction. Each further one is laid out as a full node must be, seen from
-/// either side; the last is what is left over; and beyond the last, the product is the mean of those before.
+/// The first node explains its own product by construction. Each further one is laid out as a full node must
+/// be, seen from either side; the last is what is left over; and beyond the last, the product is the mean of
+/// those before.
 fn explain(run: &Run<'_>, end: usize, size: f64, products: &[f64], llen: u64) -> Explained {
     let nodes = products[0] / size;
     let mut error = 0.0;
@@ -580,8 +604,8 @@ fn two_kinds(head: Layout, tail: Layout, total: f64, llen: f64, walked: Option<f
     }
     let nodes = like_head * head.nodes / head.elements + (llen - like_head) * tail.nodes / tail.elements;
     let Some(walked) = walked.filter(|walked| *walked < nodes) else { return Some(nodes) };
-    // The walk did not come to the end, and `total` is the mean of the nodes it saw. Of these, x are as the head:
-    // total / llen = (x sh + (m - x) st) / (x kh + (m - x) kt).
+    // The walk did not come to the end, and `total` is the mean of the nodes it saw. Of these, x are as the
+    // head: total / llen = (x sh + (m - x) st) / (x kh + (m - x) kt).
     let mean = total / llen;
     let [sh, kh, st, kt] = [
         head.bytes / head.nodes,
@@ -815,6 +839,34 @@ mod tests {
                 (-1, Numbers, 30_000, 37, &[153_392, 153_096, 152_997, 152_948]),
             ],
         );
+    }
+
+    /// A server, depth, content, elements, `ql_nodes`, and MEMORY USAGE.
+    type Compressed = (ServerProfile, &'static str, Content, u64, u64, &'static [u64]);
+
+    /// Recorded with `list-compress-depth`: only that many nodes at either end have the size of what they hold.
+    #[test]
+    fn nodes_of_compressed_lists_are_within_a_quarter() {
+        let rows: [Compressed; 12] = [
+            (redis(6, 2, 5), "1", Length(100), 10_000, 127, &[607_275, 317_080, 220_348, 171_982]),
+            (redis(6, 2, 5), "1", Mixed, 2_000, 1_236, &[68_068, 129_868, 118_744, 175_909]),
+            (redis(6, 2, 5), "2", Length(100), 10_000, 127, &[607_275, 823_111, 557_702, 424_998]),
+            (redis(7, 0, 15), "1", Length(100), 10_000, 127, &[655_408, 342_480, 238_170, 186_016]),
+            (redis(7, 0, 15), "1", Mixed, 2_000, 1_236, &[89_080, 168_184, 155_000, 207_736]),
+            (redis(7, 0, 15), "1", Length(1_000), 3_000, 375, &[3_087_088, 1_575_088, 1_071_088, 819_088]),
+            (redis(7, 0, 15), "2", Mixed, 2_000, 1_236, &[89_080, 6_397_624, 4_307_960, 3_322_456]),
+            (redis(8, 2, 3), "1", Length(100), 10_000, 127, &[42_456]),
+            (redis(8, 2, 3), "1", Mixed, 2_000, 1_236, &[212_901]),
+            (redis(8, 2, 3), "2", Length(1_000), 3_000, 375, &[95_320]),
+            (libc(valkey(9, 1, 2)), "1", Mixed, 2_000, 1_236, &[79_168, 138_496, 131_904, 187_936]),
+            (libc(valkey(9, 1, 2)), "2", Length(100), 10_000, 127, &[609_664, 825_056, 559_541, 426_784]),
+        ];
+        for (mut server, depth, content, llen, nodes, memory) in rows {
+            server.limits.settings.insert("list-compress-depth".to_owned(), depth.to_owned());
+            let estimated = estimate_nodes(&probe(content, llen, memory, &server), &server).expect("enough");
+            let off = estimated.abs_diff(nodes) as f64 / nodes as f64;
+            assert!(off < 0.25, "{} depth {depth}: {estimated} nodes against {nodes}", server.version);
+        }
     }
 
     #[test]
