@@ -100,6 +100,29 @@ on_each_server! {
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     }
 
+    fn ctrl_c_does_not_wait_for_a_server_that_hangs(kind) {
+        let lab = Lab::start(kind);
+        fill(&lab.redis());
+        fs::create_dir(lab.path("out")).expect("the lab's folder is writable");
+        let pages = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&pages);
+        let proxy = Proxy::start(lab.address(), move |request| {
+            if request.is("SCAN") && counter.fetch_add(1, Ordering::SeqCst) >= 5 {
+                return Action::Hang;
+            }
+            Action::Forward
+        });
+        let args = ["--all-keys", "--count", "50", "--timeout", "60s", "-o", "out/scan.ndjson"];
+        let running = lab.scan_at(proxy.port(), args).start();
+        wait_for(&pages, 6);
+        running.interrupt();
+        let started = std::time::Instant::now();
+        let scan = running.finish().exits(Exit::Interrupted).document();
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert_eq!(scan.summary("/completeness/reason"), "interrupted");
+        assert_eq!(files(&lab), ["scan.ndjson"]);
+    }
+
     fn a_reader_that_leaves_is_a_quiet_zero(kind) {
         let lab = Lab::start(kind);
         fill(&lab.redis());
@@ -147,6 +170,33 @@ on_each_server! {
         drop(lab.bigkeys_bare(["scan", "--port", &port, "-o", "out/scan.csv"]).exits(Exit::Failed));
         assert_eq!(fs::read_to_string(lab.path("out/scan.csv")).expect("the file is there"), "yesterday's");
         assert_eq!(files(&lab), ["scan.csv"]);
+    }
+}
+
+on_servers! {
+    [redis_7_0 Redis70]
+    fn a_disk_that_is_full_is_a_failure_and_costs_no_other_output(kind) {
+        let lab = Lab::start(kind);
+        fill(&lab.redis());
+        fs::create_dir(lab.path("out")).expect("the lab's folder is writable");
+        let full = fs::File::options().write(true).open("/dev/full").expect("Linux has a full device");
+        let output = Command::new(env!("CARGO_BIN_EXE_bigkeys"))
+            .args(["scan", "--all-keys", "--rate", "max", "--format", "csv", "-o", "out/scan.json", "--port"])
+            .arg(lab.address().port().to_string())
+            .args(CALM)
+            .current_dir(lab.path(""))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary can be started");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("stdout"), "{stderr}");
+        let json = fs::read(lab.path("out/scan.json")).expect("the other output is there");
+        let document: serde_json::Value = serde_json::from_slice(&json).expect("a whole document");
+        assert_eq!(document["summary"]["keys_seen"], 3003);
     }
 }
 

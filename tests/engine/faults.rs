@@ -87,6 +87,31 @@ on_each_server! {
         assert!(scan.by_key().keys().all(|(db, _)| *db == 5));
     }
 
+    fn a_user_is_logged_in_again_after_a_drop(kind) {
+        let lab = Lab::with(kind, |_, options| options.config("user reader on >pw ~* +@all").config("requirepass other"));
+        let redis = lab.redis();
+        redis.run("AUTH other");
+        fill(&redis);
+        let proxy = Proxy::start(lab.address(), nth("SCAN", 6, || Action::Drop));
+        let command = lab.scan_at(proxy.port(), ["--all-keys", "--count", "100", "--user", "reader"]);
+        is_whole(&command.env("REDISCLI_AUTH", "pw").document());
+        assert_eq!(proxy.requests("AUTH reader pw").len(), 3, "once for each connection");
+    }
+
+    fn connections_that_an_operator_kills_are_made_again(kind) {
+        let lab = Lab::start(kind);
+        fill(&lab.redis());
+        let address = lab.address();
+        // The canary's connection goes too.
+        let proxy = Proxy::start(address, nth("SCAN", 6, move || {
+            assert!(Client::connect(address).run("CLIENT KILL TYPE normal SKIPME yes").int() >= 2);
+            Action::Forward
+        }));
+        let scan = scan_in_pages(&lab, &proxy);
+        is_whole(&scan);
+        assert_eq!(scan.summary("/pace/reconnects"), 1, "{}", scan.outcome().scene());
+    }
+
     fn a_connection_that_stays_silent_is_given_up_and_made_again(kind) {
         let lab = Lab::start(kind);
         fill(&lab.redis());

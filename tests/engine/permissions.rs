@@ -2,7 +2,7 @@
 
 use serde_json::Value::Null;
 
-use crate::support::{Bigkeys, Exit, Lab, Scan, ServerKind, on_each_server};
+use crate::support::{Action, Bigkeys, Exit, Lab, Proxy, Scan, ServerKind, on_each_server};
 
 /// A server with a user `limited`, whose rules come after `~* +@all`.
 fn lab(kind: ServerKind, rules: &str) -> Lab {
@@ -99,6 +99,45 @@ on_each_server! {
         assert_eq!(permission(&scan, "INFO"), "denied");
         warns(&scan, "INFO");
         assert_eq!(scan.by_key().len(), 4);
+    }
+
+    fn without_info_nobody_knows_whether_the_server_restarted(kind) {
+        let lab = lab(kind, "-info");
+        let redis = lab.redis();
+        redis.pipeline((0..1000).map(|n| ["SET".to_owned(), format!("key:{n}"), "v".to_owned()]));
+        let mut pages = 0;
+        let proxy = Proxy::start(lab.address(), move |request| {
+            pages += usize::from(request.is("SCAN"));
+            if pages == 4 {
+                pages += 1;
+                return Action::Drop;
+            }
+            Action::Forward
+        });
+        let command = lab.scan_at(proxy.port(), ["--all-keys", "--count", "100", "--user", "limited"]);
+        let scan = command.env("REDISCLI_AUTH", "pw").document();
+        assert_eq!(scan.by_key().len(), 1004);
+        assert!(scan.summary("/maybe_counted_twice").is_string(), "{}", scan.outcome().scene());
+    }
+
+    fn commands_that_were_renamed_away_have_the_same_fallbacks(kind) {
+        let lab = Lab::with(kind, |_, options| {
+            ["MEMORY", "CONFIG", "DEBUG", "XINFO", "EVAL"]
+                .iter()
+                .fold(options, |options, command| options.config(format!("rename-command {command} \"\"")))
+        });
+        let redis = lab.redis();
+        redis.fill_hash("big:hash", 5000);
+        redis.fill_stream("big:stream", 1000);
+        let scan = lab.scan(["--all-keys", "--exact-lists"]).document();
+        for command in ["MEMORY USAGE", "CONFIG GET", "DEBUG OBJECT", "XINFO", "EVAL"] {
+            assert_eq!(permission(&scan, command), "unsupported", "{command}");
+        }
+        assert_eq!(scan.finding("big:hash")["bytes_basis"], "modelled");
+        assert_eq!(scan.finding("big:hash")["free_effort"], 5000);
+        // Neither radix nodes nor groups can be known.
+        let stream = scan.finding("big:stream");
+        assert_eq!((&stream["elements"], &stream["free_effort"]), (&1000.into(), &Null), "{stream}");
     }
 
     fn without_all_of_them_the_scan_still_works(kind) {
