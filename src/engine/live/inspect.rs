@@ -199,7 +199,8 @@ impl Inspector {
         };
         facts.elements = present(length)?.as_ref().and_then(count);
         // A collection without elements does not exist: the length commands answer 0 for a key that is gone.
-        if facts.elements == Some(0) && matches!(facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash) {
+        if facts.elements == Some(0) && matches!(facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash)
+        {
             return Err((SkipReason::Vanished, None));
         }
         facts.stream = present(xinfo)?.as_ref().and_then(stream_head);
