@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Access, Flavour, Permission, Role, ServerProfile, SkipReason, Version};
+use crate::engine::key::{Access, Permission, Role, ServerProfile, SkipReason};
 use crate::engine::live::{
     Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, RefusalKind,
     databases_with_keys, dbsize, probe_server,
@@ -167,12 +167,9 @@ async fn keys_of(dbs: &[u32], link: &Link) -> Option<u64> {
     Some(dbs.iter().map(|db| found.get(db).copied().unwrap_or(0)).sum())
 }
 
-/// Says what a person must know before trusting the result.
+/// Says what a person must know before the scan begins.
 fn warnings(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
     let mut warnings = Vec::new();
-    let refused = |access: Access| {
-        matches!(profile.access.get(&access), Some(Permission::Denied | Permission::Unsupported))
-    };
     if profile.role != Role::Replica && profile.lazyfree.expire == Some(false) {
         warnings.push(
             "this primary has lazyfree-lazy-expire no: a key past its TTL is freed on the command thread by \
@@ -183,41 +180,36 @@ fn warnings(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
     if profile.cluster {
         warnings.push("this is one node of a cluster: only the keys of this node are scanned".to_owned());
     }
-    if refused(Access::MemoryUsage) {
-        warnings.push("MEMORY USAGE is refused: sizes are modelled from lengths and encodings".to_owned());
-    }
-    if refused(Access::ObjectEncoding) {
-        warnings.push(
-            "OBJECT ENCODING is refused: effort and allocations are unknown wherever they depend on it"
-                .to_owned(),
-        );
-    }
-    if refused(Access::ConfigGet) {
-        warnings.push(
-            "CONFIG GET is refused: what DEL, expiry and overwriting do rests on this version's defaults, \
-             and is marked unknown where that matters"
-                .to_owned(),
-        );
-    }
-    if refused(Access::Info) {
-        warnings.push("INFO is refused: version, role and allocator are unknown".to_owned());
-    }
     if config.exact_lists && !profile.allows(Access::DebugObject) {
         warnings.push(
             "DEBUG OBJECT is not allowed: --exact-lists has no effect, list nodes are estimated".to_owned(),
         );
     }
-    let touches = profile.access.get(&Access::ClientNoTouch) != Some(&Permission::Allowed);
-    if touches
-        && matches!(profile.flavour, Flavour::Redis | Flavour::Valkey)
-        && profile.version > Version::default()
-    {
-        warnings.push(
-            "CLIENT NO-TOUCH is not available: asking the length of a large key counts as an access to it"
-                .to_owned(),
-        );
-    }
     warnings
+}
+
+/// Says what could not be asked, and what the report rests on instead.
+fn fallbacks(profile: &ServerProfile) -> Vec<String> {
+    let refused = |access: &Access| {
+        matches!(profile.access.get(access), Some(Permission::Denied | Permission::Unsupported))
+    };
+    let instead = [
+        (Access::MemoryUsage, "sizes are modelled from lengths and encodings"),
+        (Access::ObjectEncoding, "effort and allocations are unknown wherever they depend on it"),
+        (
+            Access::ConfigGet,
+            "what DEL, expiry and overwriting do rests on the defaults of this version, and is unknown where \
+             that matters",
+        ),
+        (Access::Info, "version, role and allocator are unknown"),
+        (Access::Xinfo, "what freeing a stream takes is unknown"),
+        (Access::ClientNoTouch, "asking the length of a large key counted as an access to it"),
+    ];
+    instead
+        .iter()
+        .filter(|(access, _)| refused(access))
+        .map(|(access, fallback)| format!("{} is refused or unknown here: {fallback}", access.as_str()))
+        .collect()
 }
 
 struct Closing {
@@ -260,6 +252,7 @@ where
             _ => Completeness::CompleteButSkipped,
         },
     };
+    warnings.extend(fallbacks(&done.profile));
     if let Some(why) = &done.canary.blind {
         warnings.push(format!("the canary lost its connection and could not watch to the end: {why}"));
     }
