@@ -3,3 +3,4 @@
 mod connect;
 mod ending;
 mod formats;
+mod terminal;
