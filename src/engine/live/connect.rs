@@ -234,7 +234,16 @@ async fn greet(endpoint: &Endpoint, stream: Box<dyn Stream>) -> Result<Connected
     // Commands have timeouts of our own, and CLIENT SETINFO is nobody's business here.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let info = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let explain = |error: &RedisError| greeting_error(error, first_bytes.get().map(Vec::as_slice));
+    let explain = |error: &RedisError| {
+        match greeting_error(error, first_bytes.get().map(Vec::as_slice)) {
+            // In TLS 1.3 the server judges our certificate after our side of the handshake is done, and
+            // its alert is lost when it closes with our first command unread.
+            ConnectErrorKind::Closed if endpoint.tls.is_some() => {
+                ConnectErrorKind::TlsAlert("it closed the connection right after our side of it".to_owned())
+            }
+            kind => kind,
+        }
+    };
     let (mut connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
         .await
         .map_err(|error| explain(&error))?;

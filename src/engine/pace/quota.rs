@@ -63,20 +63,26 @@ impl Quota {
         }
     }
 
-    /// Takes commands from the budget and returns how long to wait before they may be sent.
+    /// Takes commands, at most [`Self::burst`], from the budget. Returns how long to wait before asking
+    /// again; zero: they are taken, and may be sent.
     pub fn take(&mut self, commands: u32) -> Duration {
-        self.spent += u64::from(commands);
-        self.reached.add(commands, Instant::now());
+        let wait = self.wait_for(commands);
+        if wait.is_zero() {
+            self.spent += u64::from(commands);
+            self.reached.add(commands, Instant::now());
+        }
+        wait
+    }
+
+    fn wait_for(&self, commands: u32) -> Duration {
         let (Some(limiter), Some(commands)) = (&self.limiter, NonZeroU32::new(commands)) else {
             return Duration::ZERO;
         };
         match limiter.check_n(commands) {
             Ok(Err(not_until)) => {
-                self.spent -= u64::from(commands.get());
-                self.reached.remove(commands.get());
                 not_until.wait_time_from(DefaultClock::default().now()).max(Duration::from_micros(1))
             }
-            // Granted; or more than a burst ever holds, which is a piece that was cut before the pace fell.
+            // Granted. (More than a burst can never be; callers keep to it.)
             Ok(Ok(())) | Err(_) => Duration::ZERO,
         }
     }
@@ -124,10 +130,6 @@ impl Reached {
             self.since = now;
             self.commands = 0;
         }
-    }
-
-    fn remove(&mut self, commands: u32) {
-        self.commands = self.commands.saturating_sub(commands);
     }
 
     /// What was reached, or a production pace while that is not known yet.

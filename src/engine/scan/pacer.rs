@@ -21,13 +21,18 @@ impl Pacer {
 
     /// Waits until so many commands may be sent.
     pub(super) async fn admit(&self, commands: usize) {
-        let commands = u32::try_from(commands).unwrap_or(u32::MAX);
-        loop {
-            let wait = self.with(|quota| quota.take(commands));
+        let mut left = u32::try_from(commands).unwrap_or(u32::MAX);
+        while left > 0 {
+            // A pipeline may be a little longer than a burst, and bursts shrink when the pace falls.
+            let (wait, taken) = self.with(|quota| {
+                let part = left.min(quota.burst());
+                (quota.take(part), part)
+            });
             if wait.is_zero() {
-                return;
+                left -= taken;
+            } else {
+                tokio::time::sleep(wait.min(NAP_MAX)).await;
             }
-            tokio::time::sleep(wait.min(NAP_MAX)).await;
         }
     }
 
