@@ -46,6 +46,11 @@ const RETAINED_BYTES: u64 = 8 << 20;
 const MIDDLE_BLOCK_MS_PER_MIB: f64 = 0.025;
 const MIDDLE_BLOCK_BYTES: u64 = 1 << 10;
 
+/// Below this a stall makes no key worse than the number of its frees: room costs cache misses, and what
+/// is freed in so short a time is in the cache. It also keeps [`super::may_matter`] true, which knows the
+/// fewest bytes for a number of frees and not for a price.
+const NEGLIGIBLE_MS: f64 = 0.05;
+
 const NS_PER_MS: f64 = 1e6;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -79,8 +84,9 @@ pub(super) fn predict(facts: &KeyFacts, allocations: u64, server: &ServerProfile
         0.0
     };
     let ms = frees_ms + room_ms + blocks_ms;
+    let stalls_like = if ms < NEGLIGIBLE_MS { 0 } else { frees_in(ms) };
     // Never below the count itself, whatever the rounding.
-    Stall { ms, blocks_ms, equivalent_allocations: frees_in(ms).max(allocations) }
+    Stall { ms, blocks_ms, equivalent_allocations: stalls_like.max(allocations) }
 }
 
 /// Returns whether this server's allocator may keep the pages, so that large blocks cost nothing.
