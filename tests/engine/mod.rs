@@ -1,6 +1,7 @@
 //! The engine against real servers.
 
 mod bench;
+mod candidates;
 mod cases;
 mod changes;
 mod facts;
