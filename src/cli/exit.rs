@@ -58,9 +58,14 @@ impl Exit {
                 IncompleteReason::OutputFailed => Self::Failed,
                 IncompleteReason::ConnectionLost(_)
                 | IncompleteReason::ScanRefused(_)
+                | IncompleteReason::DatabaseRefused(_)
                 | IncompleteReason::RestartedTooOften => Self::Partial,
             },
-            Completeness::CompleteButSkipped if keys_unreadable(report) > 0 => Self::Partial,
+            Completeness::CompleteButSkipped | Completeness::Sampled { .. }
+                if keys_unreadable(report) > 0 =>
+            {
+                Self::Partial
+            }
             Completeness::Complete | Completeness::CompleteButSkipped | Completeness::Sampled { .. } => {
                 match fail_on {
                     Some(level) if keys_from_level(report, level) > 0 => Self::FailOn,
@@ -112,7 +117,7 @@ mod tests {
     fn what_cut_a_scan_short_goes_before_what_it_found() {
         use Completeness::{Complete, CompleteButSkipped, Partial, Sampled};
         use IncompleteReason as Why;
-        let sampled = Sampled { keys: 1, keys_total: 2 };
+        let sampled = Sampled { keys: 1, keys_total: Some(2) };
         let cases = [
             (Complete, Exit::Done, Exit::FailOn),
             (sampled, Exit::Done, Exit::FailOn),

@@ -8,6 +8,7 @@ mod command;
 mod console;
 pub mod error;
 pub mod exit;
+mod hint;
 mod interrupt;
 mod progress;
 mod surroundings;

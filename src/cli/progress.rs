@@ -69,7 +69,7 @@ impl ProgressView {
         match self {
             Self::Bar(bar) => {
                 // A keyspace that grew since it was counted is still not more than whole.
-                bar.set_length(progress.keys_total.max(progress.keys).max(1));
+                bar.set_length(progress.keys_total.unwrap_or(0).max(progress.keys).max(1));
                 bar.set_position(progress.keys);
                 bar.set_message(summarize(progress));
             }
@@ -95,7 +95,10 @@ impl ProgressView {
 
 /// Says how far the scan is, in as few characters as a bar leaves.
 fn summarize(progress: &Progress) -> String {
-    let mut line = format!("{}/{} keys", compact(progress.keys), compact(progress.keys_total));
+    let mut line = match progress.keys_total {
+        Some(total) => format!("{}/{} keys", compact(progress.keys), compact(total)),
+        None => format!("{} keys", compact(progress.keys)),
+    };
     let _ = write!(line, ", {}/s", compact(rounded(progress.keys_per_second)));
     if let Some(eta) = eta(progress) {
         let (left, unit) = match eta.as_secs() {
@@ -113,7 +116,10 @@ fn summarize(progress: &Progress) -> String {
 
 /// Says how far the scan is, in one line of a log.
 fn describe(progress: &Progress) -> String {
-    let mut line = format!("{} of {} keys", grouped(progress.keys), grouped(progress.keys_total));
+    let mut line = match progress.keys_total {
+        Some(total) => format!("{} of {} keys", grouped(progress.keys), grouped(total)),
+        None => format!("{} keys", grouped(progress.keys)),
+    };
     if progress.keys_per_second > 0.0 {
         let keys = grouped(rounded(progress.keys_per_second));
         let commands = grouped(rounded(progress.commands_per_second));
@@ -135,7 +141,7 @@ fn describe(progress: &Progress) -> String {
 
 /// Returns the time until the end in whole seconds, where there is anything to go by.
 fn eta(progress: &Progress) -> Option<Duration> {
-    let left = progress.keys_total.checked_sub(progress.keys).filter(|left| *left > 0)?;
+    let left = progress.keys_total?.checked_sub(progress.keys).filter(|left| *left > 0)?;
     let seconds = left as f64 / progress.keys_per_second;
     // A year is no estimate, and neither is a division by nothing.
     (seconds.is_finite() && (0.0..31_536_000.0).contains(&seconds))
@@ -213,7 +219,7 @@ mod tests {
         Progress {
             db: 0,
             keys: 1_200_000,
-            keys_total: 5_000_000,
+            keys_total: Some(5_000_000),
             commands_per_second: 9_876.4,
             keys_per_second: 38_000.0,
             biggest: Some((KeyName::from("cart:42"), Kind::Set, 3_000_000)),

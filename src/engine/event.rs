@@ -12,8 +12,8 @@ pub struct Progress {
     pub db: u32,
     /// Keys seen so far, over all databases.
     pub keys: u64,
-    /// Keys there are, by `DBSIZE` of all databases in the scan (asked again now and then).
-    pub keys_total: u64,
+    /// Keys there were in the scanned databases when the scan began. `None`: could not be asked.
+    pub keys_total: Option<u64>,
     /// Commands per second, over the last while.
     pub commands_per_second: f64,
     /// Keys per second, over the last while.
@@ -27,7 +27,7 @@ pub struct Progress {
 pub enum Event<'a> {
     /// The server was probed, and the scan begins.
     Started(&'a super::key::ServerProfile),
-    /// A page was measured.
+    /// Ten times a second: how far the scan is.
     Progress(Progress),
     /// A finding passed the filters. Streaming outputs write it; it is not kept.
     Finding(&'a Finding),
@@ -61,7 +61,7 @@ pub enum Event<'a> {
 /// What the listener wants of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// A person asked (Ctrl-C): finish what is in flight and report.
+    /// A person asked (Ctrl-C): report what was found so far.
     Interrupted,
     /// An output cannot be written any more.
     OutputFailed,

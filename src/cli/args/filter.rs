@@ -82,7 +82,7 @@ pub struct FilterArgs {
 
     /// Keys by time to live: none, '<1h', '>7d'
     ///
-    /// `none` are keys without a TTL; `<` and `>` say how long the others have to live, at most and at least.
+    /// `none` are keys without a TTL; `<` and `>` say how long the others have to live: less than, more than.
     /// Quote it: to a shell these are redirections.
     #[arg(long, value_name = "BOUND", value_parser = parse_ttl)]
     pub ttl: Option<TtlFilter>,

@@ -13,6 +13,7 @@ use crate::cli::args::{PaceArgs, Rate, ScanArgs};
 use crate::cli::console::{self, Console};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::{Exit, keys_from_level};
+use crate::cli::hint::hint;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::ProgressView;
 use crate::cli::surroundings::Surroundings;
@@ -35,6 +36,9 @@ const SAMPLES_MAX: u32 = 1_000;
 
 /// Time after which a reader at the other end of a pipe sees what was found.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
+/// Size of a list that `--exact-lists` counts without `--i-know-this-blocks`: 3 ms of DEBUG OBJECT.
+const EXACT_LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// What was typed, settled.
 #[derive(Debug)]
@@ -171,7 +175,7 @@ async fn drive(
             if !has_begun.get() {
                 return Err(CommandError::new(ErrorKind::Interrupted));
             }
-            console.note("interrupted: finishing what is in flight; once more ends it at once");
+            console.note("interrupted: writing what was found so far; once more ends it at once");
             scan.await
         }
     };
@@ -179,7 +183,7 @@ async fn drive(
         return Ok(None);
     }
     ended.map(Some).map_err(|error: ScanError| {
-        let hint = error.hint();
+        let hint = hint(&error);
         let error = CommandError::new(ErrorKind::Scan).because(error);
         if hint.is_empty() { error } else { error.hint(hint) }
     })
@@ -222,7 +226,8 @@ fn conclude(report: &ScanReport, console: &Console) {
     let why = match &report.completeness {
         Completeness::Complete => return,
         Completeness::Sampled { keys, keys_total } => {
-            console.note(&format!("a sample: {keys} of {keys_total} keys"));
+            let total = keys_total.map_or("an unknown number of".to_owned(), |total| total.to_string());
+            console.note(&format!("a sample: {keys} of {total} keys"));
             return;
         }
         Completeness::CompleteButSkipped => {
@@ -243,6 +248,7 @@ fn conclude(report: &ScanReport, console: &Console) {
                 format!("stopped by the latency guard: a PING took {}", milliseconds(*latency))
             }
             IncompleteReason::ConnectionLost(why) => format!("the connection was lost: {why}"),
+            IncompleteReason::DatabaseRefused(why) => format!("a database could not be scanned: {why}"),
             IncompleteReason::ScanRefused(why) => format!("the server refused SCAN: {why}"),
             IncompleteReason::RestartedTooOften => "the server restarted too often".to_owned(),
             IncompleteReason::OutputFailed => "an output could not be written".to_owned(),
@@ -362,6 +368,7 @@ fn scan_config(args: &ScanArgs, endpoint: Endpoint, databases: Databases) -> Sca
         latency_abort: pace.abort_latency,
         memory_samples: pace.samples,
         exact_lists: depth.exact_lists,
+        exact_list_bytes_max: if pace.i_know_this_blocks { u64::MAX } else { EXACT_LIST_BYTES_MAX },
         top: output.top,
         sort_by: output.sort,
         thresholds: output.levels,

@@ -114,6 +114,31 @@ pub struct KeyFacts {
 }
 
 impl KeyFacts {
+    /// Makes facts of which only type and size are known yet.
+    pub fn unasked(
+        db: u32,
+        key: KeyName,
+        kind: Kind,
+        size: Option<Measured>,
+        observed_at: SystemTime,
+    ) -> Self {
+        Self {
+            db,
+            slot: None,
+            key,
+            kind,
+            encoding: None,
+            elements: None,
+            size,
+            list_nodes: None,
+            stream: None,
+            expiry: Expiry::Unknown,
+            idle: None,
+            freq: None,
+            observed_at,
+        }
+    }
+
     /// Returns the size in bytes, where it is known.
     pub fn bytes(&self) -> Option<u64> {
         self.size.map(|size| size.bytes)

@@ -7,6 +7,7 @@ mod facts;
 mod kind;
 mod name;
 mod profile;
+mod slot;
 
 pub use encoding::Encoding;
 pub use facts::{

@@ -270,9 +270,4 @@ impl ServerProfile {
     pub fn memory_usage_is_exact(&self) -> bool {
         self.flavour == Flavour::Redis && self.version >= Version::new(8, 4, 0)
     }
-
-    /// Returns whether each lazyfree setting is known from CONFIG.
-    pub fn lazyfree_is_known(&self) -> bool {
-        self.lazyfree.user_del.is_some()
-    }
 }

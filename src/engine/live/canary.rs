@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::endpoint::Endpoint;
-use super::link::Link;
+use super::link::{Link, LinkError};
 use crate::engine::pace::{Guard, Histogram, Pace};
 
 /// Time between two PINGs while the scan runs.
@@ -157,14 +157,17 @@ async fn sing(endpoint: &Endpoint, mut guard: Guard, state: &Mutex<CanaryState>,
                 });
                 tokio::time::sleep(CANARY_INTERVAL.saturating_sub(round_trip)).await;
             }
-            None => match Link::open(endpoint, "bigkeys-canary").await {
-                Ok(new) => link = new,
-                Err(error) => {
-                    edit(&mut |state| state.blind = Some(error.to_string()));
-                    tokio::time::sleep(reconnect_wait).await;
-                    reconnect_wait = (reconnect_wait * 2).min(Duration::from_secs(1));
+            None => {
+                edit(&mut |state| state.blind = Some("the connection of the canary is lost".to_owned()));
+                match Link::open(endpoint, "bigkeys-canary").await {
+                    Ok(new) => link = new,
+                    Err(error) => {
+                        edit(&mut |state| state.blind = Some(error.to_string()));
+                        tokio::time::sleep(reconnect_wait).await;
+                        reconnect_wait = (reconnect_wait * 2).min(Duration::from_secs(1));
+                    }
                 }
-            },
+            }
         }
     }
 }
@@ -176,7 +179,9 @@ async fn ping(link: &Link, patience: Duration) -> Option<Duration> {
     match tokio::time::timeout(patience, link.command(&redis::cmd("PING"))).await {
         // Any answer will do, a refusal too: it took the server as long.
         Ok(Ok(_)) => Some(started.elapsed()),
-        Ok(Err(_)) => None,
+        // Slow, and not gone: at least this long.
+        Ok(Err(LinkError::TimedOut(after))) => Some(after),
+        Ok(Err(LinkError::Dropped(_))) => None,
         Err(_) => Some(patience),
     }
 }

@@ -7,22 +7,20 @@
 //! named there is random, so even a proxy that forgets the `MULTI` has nothing to delete.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 use redis::{Pipeline, Value};
 
 use super::link::{Link, LinkError};
-use super::reply::{Refusal, RefusalKind, count, field, text};
+use super::random::random;
+use super::reply::{Refusal, RefusalKind, Reply, count, field, text};
 use crate::engine::key::{
     Access, Allocator, EncodingLimits, Flavour, Lazyfree, ListNodeLimit, Permission, Role, ServerProfile,
     Version,
 };
 
-type Reply = Result<Value, Refusal>;
-
 /// Settings that the verdicts and the report use, by pattern: one pattern a call is all that Redis 6
 /// takes.
-const CONFIG_PATTERNS: [&str; 9] = [
+const CONFIG_PATTERNS: [&str; 8] = [
     "lazyfree-lazy-*",
     "list-compress-depth",
     "*-max-listpack-*",
@@ -30,15 +28,26 @@ const CONFIG_PATTERNS: [&str; 9] = [
     "set-max-intset-entries",
     "stream-node-max-*",
     "databases",
-    "latency-monitor-threshold",
     "maxmemory-policy",
 ];
+
+/// What a probe gives.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// What was found out.
+    pub profile: ServerProfile,
+    /// Whether the server was not ready for part of it (`LOADING`, `BUSY`), so that it should be asked again.
+    pub is_hasty: bool,
+    /// Whether the connection is as it was. Not where MULTI is granted and DISCARD refused: then it must
+    /// be thrown away.
+    pub link_is_clean: bool,
+}
 
 /// Probes a server.
 ///
 /// # Errors
 /// When the connection breaks. A refusal is no error but a finding.
-pub async fn probe_server(link: &Link, node: String) -> Result<ServerProfile, LinkError> {
+pub async fn probe_server(link: &Link, node: String) -> Result<Probe, LinkError> {
     let probe_key = format!("bigkeys:probe:{:016x}{:016x}", random(), random());
     let info = info(link).await?;
     let mut access = BTreeMap::new();
@@ -64,11 +73,13 @@ pub async fn probe_server(link: &Link, node: String) -> Result<ServerProfile, Li
     let settings = config.unwrap_or_default();
     let policy = fields.get("maxmemory_policy").or_else(|| settings.get("maxmemory-policy")).cloned();
     access.extend(reading_access(link, &probe_key, policy.as_deref()).await?);
-    access.extend(acting_access(link, &probe_key).await?);
+    let is_hasty = access.values().any(|permission| *permission == Permission::Unknown);
+    let (acting, link_is_clean) = acting_access(link, &probe_key).await?;
+    access.extend(acting);
 
     let (flavour, version) = identity(&fields);
     let number = |name: &str| fields.get(name).and_then(|value| value.parse::<u64>().ok());
-    Ok(ServerProfile {
+    let profile = ServerProfile {
         node,
         flavour,
         version,
@@ -91,7 +102,27 @@ pub async fn probe_server(link: &Link, node: String) -> Result<ServerProfile, Li
         lazyfree: lazyfree(&settings),
         limits: limits(settings),
         access,
-    })
+    };
+    Ok(Probe { profile, is_hasty, link_is_clean })
+}
+
+/// Asks whether the server serves: `Err` says why not (`LOADING`, `BUSY`).
+///
+/// # Errors
+/// When the connection breaks.
+pub async fn is_ready(link: &Link) -> Result<Result<(), String>, LinkError> {
+    match link.command(&redis::cmd("PING")).await? {
+        Err(refusal) if refusal.kind == RefusalKind::NotNow => Ok(Err(refusal.message)),
+        _ => Ok(Ok(())),
+    }
+}
+
+/// Selects a database; a refusal says why not.
+///
+/// # Errors
+/// When the connection breaks.
+pub async fn select(link: &Link, db: u32) -> Result<Result<(), Refusal>, LinkError> {
+    Ok(link.command(redis::cmd("SELECT").arg(db)).await?.map(|_| ()))
 }
 
 /// Asks for the `run_id`, to see whether a server is still the process it was.
@@ -110,6 +141,10 @@ pub async fn run_id(link: &Link) -> Result<Option<String>, LinkError> {
 pub async fn databases_with_keys(link: &Link) -> Result<Option<BTreeMap<u32, u64>>, LinkError> {
     let reply = link.command(redis::cmd("INFO").arg("keyspace")).await?;
     let Some(body) = reply.ok().and_then(|value| text(&value)) else { return Ok(None) };
+    // Anything else (an odd proxy, a `QUEUED`) does not say that there are no keys.
+    if !body.lines().any(|line| line.trim_end() == "# Keyspace") {
+        return Ok(None);
+    }
     let databases = parse_info(&body)
         .into_iter()
         .filter_map(|(name, value)| {
@@ -248,10 +283,10 @@ async fn reading_access(
         .collect())
 }
 
-async fn acting_access(link: &Link, probe_key: &str) -> Result<Vec<(Access, Permission)>, LinkError> {
+async fn acting_access(link: &Link, probe_key: &str) -> Result<(Vec<(Access, Permission)>, bool), LinkError> {
     let unknown = vec![(Access::Unlink, Permission::Unknown), (Access::Eval, Permission::Unknown)];
     if !matches!(link.command(&redis::cmd("MULTI")).await?, Ok(Value::Okay)) {
-        return Ok(unknown);
+        return Ok((unknown, true));
     }
     let mut pipeline = redis::pipe();
     pipeline.cmd("UNLINK").arg(probe_key);
@@ -263,7 +298,10 @@ async fn acting_access(link: &Link, probe_key: &str) -> Result<Vec<(Access, Perm
         Ok(_) => Permission::Unknown,
         Err(refusal) => permission(refusal),
     };
-    Ok(unknown.into_iter().zip(&replies).map(|((access, _), reply)| (access, found(reply))).collect())
+    let link_is_clean = matches!(replies.last(), Some(Ok(Value::Okay)));
+    let access =
+        unknown.into_iter().zip(&replies).map(|((access, _), reply)| (access, found(reply))).collect();
+    Ok((access, link_is_clean))
 }
 
 fn permission(refusal: &Refusal) -> Permission {
@@ -307,11 +345,6 @@ fn limits(settings: BTreeMap<String, String>) -> EncodingLimits {
         .map(ListNodeLimit::from_setting)
         .unwrap_or_default();
     EncodingLimits { list_node, settings }
-}
-
-/// Returns a number that nobody can guess, from the standard library's random hasher keys.
-pub(super) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

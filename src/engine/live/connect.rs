@@ -113,53 +113,6 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-impl ConnectError {
-    /// Returns what to try.
-    pub fn hint(&self) -> &'static str {
-        match &self.kind {
-            ConnectErrorKind::Resolve(_) => "check the host name",
-            ConnectErrorKind::Refused => "check that the server runs, and the host and port (-p)",
-            ConnectErrorKind::Io(_) => "check the address and the network between here and there",
-            ConnectErrorKind::TimedOut("TLS") => {
-                "is it a TLS port? without --tls (or with redis://) it may answer; else raise --connect-timeout"
-            }
-            ConnectErrorKind::TimedOut(_) => {
-                "check firewalls and security groups; raise --connect-timeout or --timeout if it is only slow"
-            }
-            ConnectErrorKind::TlsOnPlainPort => {
-                "use the TLS port, or leave out --tls (redis:// for rediss://)"
-            }
-            ConnectErrorKind::PlainOnTlsPort => "use --tls or a rediss:// URL",
-            ConnectErrorKind::UnknownIssuer => "name the CA that signed it with --cacert",
-            ConnectErrorKind::CertificateExpired => {
-                "renew the server's certificate, and check this machine's clock"
-            }
-            ConnectErrorKind::CertificateNameMismatch => {
-                "connect by the name in the certificate, or name it with --sni"
-            }
-            ConnectErrorKind::TlsAlert(_) => {
-                "the server may want a client certificate (--cert and --key), or another TLS version"
-            }
-            ConnectErrorKind::Tls(_) => "check --cacert, --cert and --key",
-            ConnectErrorKind::TlsFile { .. } => "the file must be readable and in PEM form",
-            ConnectErrorKind::NotRedis(_) => "check the host and port",
-            ConnectErrorKind::Closed => "check that it is a Redis port; a TLS port needs --tls",
-            ConnectErrorKind::WrongPassword => {
-                "check --user, and REDISCLI_AUTH, --password-file or --askpass"
-            }
-            ConnectErrorKind::PasswordNeeded => "give it by REDISCLI_AUTH, --password-file or --askpass",
-            ConnectErrorKind::NoPasswordSet => "leave the password out, or name the ACL user with --user",
-            ConnectErrorKind::NoPermission(_) => {
-                "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
-            }
-            ConnectErrorKind::NotReady(_) => {
-                "try again when it answers PING, or raise --timeout to wait for it"
-            }
-            ConnectErrorKind::Server(_) => "look the error up in the server's documentation",
-        }
-    }
-}
-
 /// Any stream that Redis can be spoken over.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}

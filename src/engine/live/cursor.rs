@@ -20,7 +20,7 @@ impl Cursor {
 
     /// Returns a cursor in a random place: SCAN takes any number, and masks it to the size of its table.
     pub fn random() -> Self {
-        Self(super::capability::random())
+        Self(super::random::random())
     }
 }
 

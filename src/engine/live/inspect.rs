@@ -10,16 +10,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use redis::{Pipeline, Value};
+use redis::Value;
 
+use super::batch::Batch;
 use super::model::modelled_bytes;
-use super::reply::{Refusal, RefusalKind, count, field, text};
+use super::reply::{Refusal, RefusalKind, Reply, count, field, text};
 use crate::engine::key::{
     Access, BytesBasis, Encoding, Expiry, KeyFacts, KeyName, Kind, Measured, ServerProfile, SkipReason,
     StreamFacts,
 };
-
-type Reply = Result<Value, Refusal>;
 
 /// What the census learned of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,19 +78,15 @@ impl Inspector {
         1 + usize::from(self.asks_memory)
     }
 
-    /// Builds the census pipeline.
-    pub fn census_pipeline(&self, keys: &[KeyName]) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(keys.len() * self.census_commands_per_key());
-        for key in keys {
-            if self.asks_memory {
-                self.ask_memory(&mut pipeline, key, self.samples);
-            }
-            pipeline.cmd("TYPE").arg(key.as_bytes());
+    /// Adds the census commands for one key.
+    pub fn ask_census(&self, batch: &mut Batch, key: &KeyName) {
+        if self.asks_memory {
+            batch.memory_usage(key, u64::from(self.samples));
         }
-        pipeline
+        batch.on_key(&["TYPE"], key);
     }
 
-    /// Reads the replies to [`Self::census_pipeline`], one key after the other.
+    /// Reads the replies to [`Self::ask_census`], one key after the other.
     pub fn read_census(&self, replies: Vec<Reply>) -> impl Iterator<Item = CensusFacts> {
         let mut replies = replies.into_iter();
         let asks_memory = self.asks_memory;
@@ -102,33 +97,30 @@ impl Inspector {
         })
     }
 
-    /// Appends the detail commands for one key and returns how many they are.
-    pub fn ask_details(&self, pipeline: &mut Pipeline, key: &KeyName, kind: &Kind) -> usize {
-        let before = pipeline.len();
+    /// Adds the detail commands for one key, [`Self::detail_commands`] of them.
+    pub fn ask_details(&self, batch: &mut Batch, key: &KeyName, kind: &Kind) {
         if self.asks_idle {
-            pipeline.cmd("OBJECT").arg("IDLETIME").arg(key.as_bytes());
+            batch.on_key(&["OBJECT", "IDLETIME"], key);
         } else if self.asks_freq {
-            pipeline.cmd("OBJECT").arg("FREQ").arg(key.as_bytes());
+            batch.on_key(&["OBJECT", "FREQ"], key);
         }
         if self.asks_encoding {
-            pipeline.cmd("OBJECT").arg("ENCODING").arg(key.as_bytes());
+            batch.on_key(&["OBJECT", "ENCODING"], key);
         }
-        pipeline.cmd("PTTL").arg(key.as_bytes());
+        batch.on_key(&["PTTL"], key);
         if let Some(command) = kind.length_command() {
-            pipeline.cmd(command).arg(key.as_bytes());
+            batch.on_key(&[command], key);
         }
         if *kind == Kind::Stream && self.asks_xinfo {
-            pipeline.cmd("XINFO").arg("STREAM").arg(key.as_bytes());
+            batch.on_key(&["XINFO", "STREAM"], key);
         }
-        pipeline.len() - before
     }
 
-    /// Returns how many commands [`Self::ask_details`] appends.
+    /// Returns how many commands [`Self::ask_details`] adds.
     pub fn detail_commands(&self, kind: &Kind) -> usize {
-        1 + usize::from(self.asks_idle || self.asks_freq)
-            + usize::from(self.asks_encoding)
-            + usize::from(kind.length_command().is_some())
-            + usize::from(*kind == Kind::Stream && self.asks_xinfo)
+        let mut batch = Batch::default();
+        self.ask_details(&mut batch, &KeyName::from(""), kind);
+        batch.len()
     }
 
     /// Reads the replies to [`Self::ask_details`] for one key.
@@ -152,21 +144,7 @@ impl Inspector {
         let length = if kind.length_command().is_some() { next() } else { None };
         let xinfo = if kind == Kind::Stream && self.asks_xinfo { next() } else { None };
 
-        let mut facts = KeyFacts {
-            db,
-            slot: None,
-            key,
-            kind,
-            encoding: None,
-            elements: None,
-            size,
-            list_nodes: None,
-            stream: None,
-            expiry: Expiry::Unknown,
-            idle: None,
-            freq: None,
-            observed_at,
-        };
+        let mut facts = KeyFacts::unasked(db, key, kind, size, observed_at);
         match self.fill(&mut facts, access, encoding, pttl, length, xinfo) {
             Ok(()) => Ok(facts),
             Err(missing) => Err((facts.key, missing)),
@@ -225,15 +203,6 @@ impl Inspector {
             Some(_) | None => {}
         }
     }
-
-    /// Appends MEMORY USAGE with a number of samples.
-    pub fn ask_memory(&self, pipeline: &mut Pipeline, key: &KeyName, samples: u32) {
-        // 5 is the server's own default: leaving it out saves two arguments a key.
-        let command = pipeline.cmd("MEMORY").arg("USAGE").arg(key.as_bytes());
-        if samples != 5 {
-            command.arg("SAMPLES").arg(samples);
-        }
-    }
 }
 
 /// Returns whether XINFO GROUPS should be asked of a stream.
@@ -270,6 +239,24 @@ pub fn read_ql_nodes(reply: Reply) -> Option<u64> {
     line.split_whitespace().find_map(|word| word.strip_prefix("ql_nodes:"))?.parse().ok()
 }
 
+/// Returns a reply that is a number of bytes or elements. `None`: it is none.
+pub fn read_count(reply: Reply) -> Option<u64> {
+    count(&reply.ok()?)
+}
+
+/// Returns the elements in the answer of LRANGE or LINDEX; none where it was refused.
+pub fn read_elements(reply: Reply) -> Vec<Vec<u8>> {
+    let bytes = |value: Value| match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    };
+    match reply {
+        Ok(Value::Array(items)) => items.into_iter().filter_map(bytes).collect(),
+        Ok(value) => bytes(value).into_iter().collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
 fn stream_head(value: &Value) -> Option<StreamFacts> {
     let number = |name: &str| field(value, name).and_then(count);
     let groups = number("groups")?;
@@ -299,8 +286,10 @@ fn census_facts(memory: Option<Reply>, kind: Reply, exact: bool) -> CensusFacts 
         None => None,
         Some(Ok(Value::Nil)) => return CensusFacts::Skipped(SkipReason::Vanished, None),
         Some(Ok(value)) => count(&value).map(|bytes| {
+            // Modules estimate for themselves, whatever the server counts.
+            let counted = exact && !matches!(kind, Kind::VectorSet | Kind::Other(_));
             let basis =
-                if exact || kind == Kind::String { BytesBasis::Measured } else { BytesBasis::Sampled };
+                if counted || kind == Kind::String { BytesBasis::Measured } else { BytesBasis::Sampled };
             Measured { bytes, basis }
         }),
         Some(Err(refusal)) => {

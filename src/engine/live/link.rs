@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline};
 
+use super::batch::Batch;
 use super::connect::{ConnectError, connect};
 use super::endpoint::Endpoint;
-use super::reply::{Refusal, accept};
+use super::reply::{Reply, accept};
 
 /// A connection that failed while it was used. Always worth another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,11 +77,15 @@ impl Link {
         Ok(link)
     }
 
-    /// Sends a pipeline and returns its replies one by one, refusals among them.
+    /// Sends a batch and returns its replies one by one, refusals among them.
     ///
     /// # Errors
     /// When the connection breaks or stays silent; the replies that had come are lost with it.
-    pub async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Result<Value, Refusal>>, LinkError> {
+    pub async fn send(&self, batch: &Batch) -> Result<Vec<Reply>, LinkError> {
+        self.pipeline(batch.pipeline()).await
+    }
+
+    pub(super) async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Reply>, LinkError> {
         let count = pipeline.len();
         if count == 0 {
             return Ok(Vec::new());
@@ -91,10 +96,7 @@ impl Link {
     }
 
     /// Sends one command.
-    ///
-    /// # Errors
-    /// When the connection breaks or stays silent.
-    pub async fn command(&self, command: &Cmd) -> Result<Result<Value, Refusal>, LinkError> {
+    pub(super) async fn command(&self, command: &Cmd) -> Result<Reply, LinkError> {
         let mut connection = self.connection.clone();
         self.bounded(connection.send_packed_command(command)).await.map(accept)
     }

@@ -4,6 +4,7 @@
 //! what the server is and what this user may call, [`ScanPage`] is one step of a cursor, [`Inspector`]
 //! measures the keys of a page, and [`Canary`] measures what another client would wait meanwhile.
 
+mod batch;
 mod canary;
 mod capability;
 mod connect;
@@ -13,15 +14,20 @@ mod inspect;
 mod keysizes;
 mod link;
 mod model;
+mod random;
 mod reply;
 mod tls;
 
+pub use batch::Batch;
 pub use canary::{Canary, CanaryState};
-pub use capability::{databases_with_keys, dbsize, probe_server, run_id};
+pub use capability::{Probe, databases_with_keys, dbsize, is_ready, probe_server, run_id, select};
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use cursor::{Cursor, ScanPage, ScanRequest};
 pub use endpoint::{Address, Credentials, Endpoint, Secret, Timeouts, TlsOptions};
-pub use inspect::{CensusFacts, DetailsMissing, Inspector, read_groups, read_ql_nodes, wants_groups};
+pub use inspect::{
+    CensusFacts, DetailsMissing, Inspector, read_count, read_elements, read_groups, read_ql_nodes,
+    wants_groups,
+};
 pub use keysizes::{Keysizes, KeysizesRow};
 pub use link::{Link, LinkError};
-pub use reply::{Refusal, RefusalKind};
+pub use reply::{Refusal, RefusalKind, Reply};

@@ -2,6 +2,9 @@
 
 use redis::{ServerErrorKind, Value};
 
+/// The answer to one command.
+pub type Reply = Result<Value, Refusal>;
+
 /// What kind of refusal a server error is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {

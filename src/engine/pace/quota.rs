@@ -53,9 +53,9 @@ impl Quota {
     pub fn scale(&mut self, factor: f64) {
         let full = self.ceiling.unwrap_or_else(|| self.reached.peak());
         let rate = if factor >= 1.0 { self.ceiling } else { Some((full * factor).max(1.0)) };
-        // Not for every percent: making a limiter anew forgets what it owes.
+        // Not for every percent: making a limiter anew forgets what it owes. But back to the full pace always.
         let moved = match (rate, self.rate) {
-            (Some(new), Some(old)) => (new / old - 1.0).abs() > 0.05,
+            (Some(new), Some(old)) if factor < 1.0 => (new / old - 1.0).abs() > 0.05,
             (new, old) => new != old,
         };
         if moved {
@@ -69,7 +69,10 @@ impl Quota {
         let wait = self.wait_for(commands);
         if wait.is_zero() {
             self.spent += u64::from(commands);
-            self.reached.add(commands, Instant::now());
+            // Under a limit, what is reached is the limit.
+            if self.rate.is_none() {
+                self.reached.add(commands, Instant::now());
+            }
         }
         wait
     }
@@ -88,12 +91,18 @@ impl Quota {
     }
 
     fn set(&mut self, rate: Option<f64>) {
+        let limits_already = self.limiter.is_some();
         self.rate = rate;
         self.limiter = rate.map(|rate| {
             let period = Duration::from_secs_f64(1.0 / rate.clamp(0.001, 1e9));
             let burst = NonZeroU32::new(burst(rate)).expect("a burst is at least BURST_MIN");
             let quota = Rate::with_period(period).expect("a clamped rate has a period above zero");
-            RateLimiter::direct(quota.allow_burst(burst))
+            let limiter = RateLimiter::direct(quota.allow_burst(burst));
+            // A new limiter starts with a whole burst in hand; a pace that changes often would run on those.
+            if limits_already {
+                let _ = limiter.check_n(burst);
+            }
+            limiter
         });
     }
 }

@@ -55,9 +55,10 @@ fn keys(report: &ScanReport) -> String {
         parts.push(format!("{} returned again by SCAN and counted once", exact(report.duplicates)));
     }
     if let Some(after) = report.dbsize_after
-        && after != report.dbsize_before
+        && let Some(before) = report.dbsize_before
+        && after != before
     {
-        parts.push(format!("DBSIZE went from {} to {}", exact(report.dbsize_before), exact(after)));
+        parts.push(format!("DBSIZE went from {} to {}", exact(before), exact(after)));
     }
     parts.join(", ")
 }
@@ -234,7 +235,9 @@ fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Re
             let refused = match permission {
                 Permission::Denied => true,
                 Permission::Unsupported => !matches!(access, Access::ClientNoTouch | Access::ClientNoEvict),
-                Permission::Allowed | Permission::NotApplicable | Permission::Unknown => false,
+                // Whether it may be called could not be found out, so it was not.
+                Permission::Unknown => !matches!(access, Access::Unlink | Access::Eval),
+                Permission::Allowed | Permission::NotApplicable => false,
             };
             if !(refused || (page.verbose && permission == Permission::Unsupported)) {
                 continue;
@@ -277,6 +280,9 @@ pub(super) fn partial(completeness: &Completeness) -> Option<String> {
             format!("the latency guard stopped it: the canary waited {} ms", latency_ms(*waited))
         }
         IncompleteReason::ConnectionLost(said) => format!("the connection was lost: {}", safe(said)),
+        IncompleteReason::DatabaseRefused(said) => {
+            format!("a database could not be scanned: {}", safe(said))
+        }
         IncompleteReason::ScanRefused(said) => format!("the server refused SCAN: {}", safe(said)),
         IncompleteReason::RestartedTooOften => "the server restarted again and again".to_owned(),
         IncompleteReason::OutputFailed => "an output could not be written".to_owned(),
@@ -286,7 +292,16 @@ pub(super) fn partial(completeness: &Completeness) -> Option<String> {
 fn completeness(report: &ScanReport) -> (Tone, String) {
     match &report.completeness {
         Completeness::Complete => {
-            (Tone::Good, "complete: the whole keyspace was walked, and every key was measured".to_owned())
+            let where_ = match &report.dbs[..] {
+                [db] => format!("database {db}"),
+                dbs => counted(dbs.len() as u64, "database"),
+            };
+            let what = if report.keys_matched == report.keys_seen {
+                "every key was measured"
+            } else {
+                "every key that the filters let through was measured"
+            };
+            (Tone::Good, format!("complete: {where_} walked to the end, and {what}"))
         }
         Completeness::CompleteButSkipped => {
             let text = format!(
@@ -299,17 +314,18 @@ fn completeness(report: &ScanReport) -> (Tone, String) {
             let text = format!(
                 "a sample: {} of {} keys, so the worst key may not be among them",
                 exact(*keys),
-                exact(*keys_total)
+                keys_total.map_or("an unknown number of".to_owned(), exact)
             );
             (Tone::Warning, text)
         }
         whole @ Completeness::Partial(_) => {
-            let total = report.dbsize_after.unwrap_or(report.dbsize_before);
+            let total = report.dbsize_after.or(report.dbsize_before);
+            let total = total.map_or("an unknown number".to_owned(), |total| counted(total, "key"));
             let why = partial(whole).unwrap_or_default();
             let text = format!(
                 "partial: {why}; {} of about {} were seen, and the worst key may not be among them",
                 exact(report.keys_seen),
-                counted(total, "key")
+                total
             );
             (Tone::Alarm, text)
         }

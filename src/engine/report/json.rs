@@ -63,7 +63,7 @@ pub(super) struct SummaryView<'a> {
     keys_matched: u64,
     duplicates: u64,
     maybe_counted_twice: Option<&'a str>,
-    dbsize_before: u64,
+    dbsize_before: Option<u64>,
     dbsize_after: Option<u64>,
     dbs: &'a [u32],
     levels: LevelsView,
@@ -270,7 +270,7 @@ impl<'a> CompletenessView<'a> {
         match completeness {
             Completeness::Complete | Completeness::CompleteButSkipped => {}
             Completeness::Sampled { keys: measured, keys_total: total } => {
-                (keys, keys_total) = (Some(*measured), Some(*total));
+                (keys, keys_total) = (Some(*measured), *total);
             }
             Completeness::Partial(why) => {
                 reason = Some(why.as_str());

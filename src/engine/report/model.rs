@@ -79,6 +79,8 @@ pub enum IncompleteReason {
     ConnectionLost(String),
     /// The server answered an error to SCAN itself.
     ScanRefused(String),
+    /// A database could not be selected; the others were scanned.
+    DatabaseRefused(String),
     /// The server restarted too often.
     RestartedTooOften,
     /// An output could not be written.
@@ -93,6 +95,7 @@ impl IncompleteReason {
             Self::Guard(_) => "guard",
             Self::ConnectionLost(_) => "connection_lost",
             Self::ScanRefused(_) => "scan_refused",
+            Self::DatabaseRefused(_) => "database_refused",
             Self::RestartedTooOften => "restarted_too_often",
             Self::OutputFailed => "output_failed",
         }
@@ -110,8 +113,8 @@ pub enum Completeness {
     Sampled {
         /// Keys measured.
         keys: u64,
-        /// Keys there are.
-        keys_total: u64,
+        /// Keys there are. `None`: could not be asked.
+        keys_total: Option<u64>,
     },
     /// It ended before.
     Partial(IncompleteReason),
@@ -173,7 +176,7 @@ pub struct ScanReport {
     /// Keys that SCAN returned again and that were not counted again.
     pub duplicates: u64,
     /// `DBSIZE` of the scanned databases, before and after.
-    pub dbsize_before: u64,
+    pub dbsize_before: Option<u64>,
     /// See `dbsize_before`. `None`: could not be asked again.
     pub dbsize_after: Option<u64>,
     /// Whether some keys may be counted twice, and why.

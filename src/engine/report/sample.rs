@@ -218,7 +218,7 @@ pub(crate) fn report() -> ScanReport {
         keys_seen: findings.len() as u64 + 18,
         keys_matched: findings.len() as u64,
         duplicates: 7,
-        dbsize_before: 4030,
+        dbsize_before: Some(4030),
         dbsize_after: Some(4021),
         maybe_counted_twice: None,
         census: tally.census.clone(),

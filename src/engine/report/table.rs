@@ -151,10 +151,11 @@ fn write_headline(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::R
             .to_owned(),
         );
         if report.servers.len() == 1 {
-            let keys = report.dbsize_after.unwrap_or(report.dbsize_before);
             let dbs =
                 if report.dbs.len() > 1 { format!(" in {} dbs", report.dbs.len()) } else { String::new() };
-            parts.push(format!("{}{dbs}", counted(keys, "key")));
+            if let Some(keys) = report.dbsize_after.or(report.dbsize_before) {
+                parts.push(format!("{}{dbs}", counted(keys, "key")));
+            }
         }
         if let Some(used) = server.used_memory_bytes {
             parts.push(format!("{} used", bytes(used)));
@@ -186,7 +187,11 @@ fn news(report: &ScanReport) -> Vec<(Tone, String)> {
         news.push((Tone::Alarm, format!("PARTIAL RESULT: {text}")));
     }
     if let Completeness::Sampled { keys, keys_total } = report.completeness {
-        let text = format!("SAMPLE: {} of {} keys were measured.", exact(keys), exact(keys_total));
+        let text = format!(
+            "SAMPLE: {} of {} keys were measured.",
+            exact(keys),
+            keys_total.map_or("an unknown number of".to_owned(), exact)
+        );
         news.push((Tone::Warning, text));
     }
     let whole = matches!(report.completeness, Completeness::Complete | Completeness::CompleteButSkipped);

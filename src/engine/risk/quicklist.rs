@@ -131,11 +131,13 @@ pub fn estimate_nodes(probe: &ListProbe, server: &ServerProfile) -> Option<u64> 
         unread(probe, &packing, server)?
     } else {
         match Extrapolation::of(server) {
-            Extrapolation::ByNode => {
-                by_node(probe, &packing, server).or_else(|| by_mean(probe, &packing, server))?
-            }
+            Extrapolation::ByNode => by_node(probe, &packing, server)
+                .or_else(|| by_mean(probe, &packing, server))
+                .or_else(|| by_elements(probe, &packing))?,
             _ if compress_depth(server).is_some() => by_elements(probe, &packing)?,
-            Extrapolation::ByElement | Extrapolation::Total => by_total(probe, &packing, server)?,
+            Extrapolation::ByElement | Extrapolation::Total => {
+                by_total(probe, &packing, server).or_else(|| by_elements(probe, &packing))?
+            }
         }
     };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive; saturates")]

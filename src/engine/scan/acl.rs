@@ -6,10 +6,9 @@
 use super::config::{Databases, ScanConfig};
 
 /// What each scan sends, on servers of any age. None of them writes.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 19] = [
     "ping",
     "info",
-    "dbsize",
     "scan",
     "type",
     "pttl",

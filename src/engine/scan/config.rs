@@ -90,6 +90,8 @@ pub struct ScanConfig {
     pub memory_samples: u32,
     /// `--exact-lists`: count quicklist nodes with DEBUG OBJECT where that is allowed.
     pub exact_lists: bool,
+    /// Lists above this size are estimated all the same: DEBUG OBJECT serialises the whole value.
+    pub exact_list_bytes_max: u64,
     /// Length of the top list.
     pub top: usize,
     /// Its order.

@@ -48,20 +48,3 @@ impl fmt::Display for ScanError {
 }
 
 impl std::error::Error for ScanError {}
-
-impl ScanError {
-    /// Returns what to try.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Connect(error) => error.hint(),
-            Self::Lost { .. } => "see the server's log; if it is only slow, raise --timeout",
-            Self::ScanRefused { message, .. } if message.starts_with("NOPERM") => {
-                "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
-            }
-            Self::ScanRefused { .. } => "bigkeys needs SCAN; some proxies and gateways do not pass it on",
-            Self::Database { .. } => {
-                "`INFO keyspace` lists the databases that hold keys; a cluster has only 0"
-            }
-        }
-    }
-}

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Access, Permission, Role, ServerProfile, SkipReason};
+use crate::engine::key::{Access, Role, ServerProfile, SkipReason};
 use crate::engine::live::{
-    Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, RefusalKind,
-    databases_with_keys, dbsize, probe_server,
+    Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, Probe,
+    databases_with_keys, dbsize, is_ready, probe_server, select,
 };
 use crate::engine::pace::{Guard, Histogram};
 use crate::engine::report::{
@@ -26,10 +26,15 @@ const STORMS_SHOWN: usize = 5;
 const TOP_SAMPLES: u32 = 100;
 /// First wait before a server that is not ready is asked again; it doubles up to a second.
 const NOT_READY_WAIT: Duration = Duration::from_millis(100);
+/// Probes of a server that says `BUSY` in the middle of one.
+const PROBES_MAX: u32 = 5;
+
+/// A database and its number of keys, where that could be asked.
+type Database = (u32, Option<u64>);
 
 /// Scans one server.
 ///
-/// `on_event` is called as the scan works, at least every 100 ms, and can end it; what was found until
+/// `on_event` is called as the scan walks, ten times a second or more, and can end it; what was found until
 /// then is in the report.
 ///
 /// # Errors
@@ -41,16 +46,14 @@ pub async fn run(
     let started_at = SystemTime::now();
     let started = Instant::now();
     let node = config.endpoint.address.to_string();
-
-    let link = Link::open(&config.endpoint, "bigkeys").await.map_err(ScanError::Connect)?;
-    wait_until_ready(config, &link).await?;
     let lost = |error: LinkError| ScanError::Lost { node: node.clone(), why: error.to_string() };
-    let profile = probe_server(&link, node.clone()).await.map_err(lost)?;
+
+    let (link, profile) = get_ready(config, &node).await?;
     let guard = Guard::new(config.latency_max, config.latency_abort);
     let canary = Canary::start(&config.endpoint, guard).await.map_err(ScanError::Connect)?;
-    let databases = databases(config, &link, &node).await?;
+    let (databases, mut warnings) = databases(config, &link).await.map_err(lost)?;
     let keysizes_before = Keysizes::read(&link).await.map_err(lost)?;
-    let warnings = warnings(config, &profile);
+    warnings.extend(warnings_of(config, &profile));
 
     let mut ended = match on_event(Event::Started(&profile)) {
         ControlFlow::Continue(()) => None,
@@ -63,31 +66,42 @@ pub async fn run(
             ended = Some(Ended::Stopped(stop));
         }
     }
-    let keys_total = databases.iter().map(|(_, keys)| keys).sum();
-    let mut walk = Walk::new(config, profile, link, canary, keys_total, &mut on_event);
+    let mut walk = Walk::new(config, profile, link, canary, sum(&databases), &mut on_event);
+    let mut not_selected = None;
     for &(db, keys) in &databases {
         if ended.is_some() {
             break;
         }
-        ended = walk.database(db, keys).await.err();
+        match walk.database(db, keys).await {
+            Ok(()) => {}
+            // The others can still be had.
+            Err(Ended::NoDatabase { db, message }) => {
+                warnings.push(format!("database {db} cannot be selected, and was not scanned: {message}"));
+                not_selected = Some(Ended::NoDatabase { db, message });
+            }
+            Err(why) => ended = Some(why),
+        }
     }
-    if let Some(Ended::Refused { db, message }) = &ended
-        && walk.keys_seen() == 0
-    {
-        return Err(if message.contains("DB index") || message.contains("SELECT") {
-            ScanError::Database { node, db: *db, message: message.clone() }
-        } else {
-            ScanError::ScanRefused { node, message: message.clone() }
-        });
+    if ended.is_none() {
+        ended = walk.measure_top_again(TOP_SAMPLES).await.err().or(not_selected);
+    }
+    if walk.keys_seen() == 0 {
+        match &ended {
+            Some(Ended::NoDatabase { db, message }) if databases.len() == 1 => {
+                return Err(ScanError::Database { node, db: *db, message: message.clone() });
+            }
+            Some(Ended::Refused(message)) => {
+                return Err(ScanError::ScanRefused { node, message: message.clone() });
+            }
+            _ => {}
+        }
     }
 
-    let dbs: Vec<u32> = databases.iter().map(|(db, _)| *db).collect();
-    // The top list and the closing counts are worth a little more time, unless somebody is waiting.
+    // The closing counts are worth a round trip, unless somebody is waiting.
     let (mut keysizes_after, mut dbsize_after) = (None, None);
-    if !matches!(ended, Some(Ended::Stopped(_) | Ended::Lost(_) | Ended::Guard(_))) {
-        walk.measure_top_again(TOP_SAMPLES).await;
+    if matches!(ended, None | Some(Ended::NoDatabase { .. })) {
         keysizes_after = Keysizes::read(walk.link()).await.ok().flatten();
-        dbsize_after = keys_of(&dbs, walk.link()).await;
+        dbsize_after = keys_of(&databases, walk.link()).await;
     }
     let closing = Closing {
         started_at,
@@ -100,75 +114,114 @@ pub async fn run(
     Ok(report(walk, ended, warnings, &closing))
 }
 
-/// Waits while the server answers LOADING, BUSY or MASTERDOWN, as long as we wait for any answer.
+/// Connects to a server that serves, and finds out what it is.
+async fn get_ready(config: &ScanConfig, node: &str) -> Result<(Link, ServerProfile), ScanError> {
+    let lost = |error: LinkError| ScanError::Lost { node: node.to_owned(), why: error.to_string() };
+    let open = || Link::open(&config.endpoint, "bigkeys");
+    let mut link = open().await.map_err(ScanError::Connect)?;
+    let mut probes = 1;
+    loop {
+        wait_until_ready(config, &link).await?;
+        let Probe { profile, is_hasty, link_is_clean } =
+            probe_server(&link, node.to_owned()).await.map_err(lost)?;
+        if !link_is_clean {
+            link = open().await.map_err(ScanError::Connect)?;
+        }
+        if !is_hasty || probes == PROBES_MAX {
+            return Ok((link, profile));
+        }
+        probes += 1;
+        tokio::time::sleep(NOT_READY_WAIT).await;
+    }
+}
+
+/// Waits while the server answers LOADING, BUSY or alike, as long as we wait for any answer.
 async fn wait_until_ready(config: &ScanConfig, link: &Link) -> Result<(), ScanError> {
     let failed = |kind| ScanError::Connect(ConnectError { address: config.endpoint.address.clone(), kind });
-    let deadline = Instant::now() + config.endpoint.timeouts.command;
+    let since = Instant::now();
     let mut wait = NOT_READY_WAIT;
     loop {
-        let reply = link.command(&redis::cmd("PING")).await.map_err(|error| {
+        let answer = is_ready(link).await.map_err(|error| {
             failed(match error {
                 LinkError::TimedOut(_) => ConnectErrorKind::TimedOut("PING"),
                 LinkError::Dropped(why) => ConnectErrorKind::Io(why),
             })
         })?;
-        match reply {
-            Err(refusal) if refusal.kind == RefusalKind::NotNow => {
-                if Instant::now() + wait > deadline {
-                    return Err(failed(ConnectErrorKind::NotReady(refusal.message)));
-                }
-            }
-            _ => return Ok(()),
+        let Err(why) = answer else { return Ok(()) };
+        if since.elapsed() + wait > config.endpoint.timeouts.command {
+            return Err(failed(ConnectErrorKind::NotReady(why)));
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(1));
     }
 }
 
-/// Returns the databases to scan, each with its number of keys.
-async fn databases(config: &ScanConfig, link: &Link, node: &str) -> Result<Vec<(u32, u64)>, ScanError> {
-    let lost = |error: LinkError| ScanError::Lost { node: node.to_owned(), why: error.to_string() };
-    let with_keys = databases_with_keys(link).await.map_err(lost)?;
-    let keys = |db: u32| with_keys.as_ref().and_then(|found| found.get(&db).copied());
-    match &config.databases {
-        Databases::Only(dbs) => Ok(dbs.iter().map(|&db| (db, keys(db).unwrap_or(0))).collect()),
-        Databases::All => match &with_keys {
-            Some(found) => Ok(found.iter().map(|(db, keys)| (*db, *keys)).collect()),
-            None => every_database(link).await.map_err(lost),
-        },
+/// Returns the databases to scan, and what to say of those that cannot be found out.
+async fn databases(config: &ScanConfig, link: &Link) -> Result<(Vec<Database>, Vec<String>), LinkError> {
+    let with_keys = databases_with_keys(link).await?;
+    match (&config.databases, &with_keys) {
+        (Databases::Only(dbs), Some(found)) => {
+            Ok((dbs.iter().map(|db| (*db, Some(found.get(db).copied().unwrap_or(0)))).collect(), Vec::new()))
+        }
+        (Databases::Only(dbs), None) => {
+            let mut counted = Vec::with_capacity(dbs.len());
+            for &db in dbs {
+                let keys = if select(link, db).await?.is_ok() { dbsize(link).await? } else { None };
+                counted.push((db, keys));
+            }
+            Ok((counted, Vec::new()))
+        }
+        (Databases::All, Some(found)) => {
+            Ok((found.iter().map(|(db, keys)| (*db, Some(*keys))).collect(), Vec::new()))
+        }
+        (Databases::All, None) => every_database(link).await,
     }
 }
 
 /// Looks for databases one by one, where INFO is refused: until the server says that there is no such
-/// one. Leaves database 0 selected.
-async fn every_database(link: &Link) -> Result<Vec<(u32, u64)>, LinkError> {
+/// one.
+async fn every_database(link: &Link) -> Result<(Vec<Database>, Vec<String>), LinkError> {
     // `databases` in redis.conf has no bound of its own; 16 is its default.
     const DATABASES_MAX: u32 = 1024;
     let mut found = Vec::new();
     for db in 0..DATABASES_MAX {
-        if link.command(redis::cmd("SELECT").arg(db)).await?.is_err() {
-            break;
+        if let Err(refusal) = select(link, db).await? {
+            if db > 1 || refusal.message.contains("out of range") {
+                break;
+            }
+            let warning = format!(
+                "INFO and SELECT are refused ({}): only database 0 is scanned, and whether others hold keys is not \
+                 known",
+                refusal.message
+            );
+            return Ok((vec![(0, dbsize(link).await?)], vec![warning]));
         }
         match dbsize(link).await? {
             Some(0) => {}
-            keys => found.push((db, keys.unwrap_or(0))),
+            keys => found.push((db, keys)),
         }
     }
     if found.is_empty() {
-        found.push((0, 0));
+        found.push((0, Some(0)));
     }
-    let _ = link.command(redis::cmd("SELECT").arg(0)).await?;
-    Ok(found)
+    Ok((found, Vec::new()))
 }
 
 /// Counts the keys of some databases again. `None`: could not be asked.
-async fn keys_of(dbs: &[u32], link: &Link) -> Option<u64> {
+async fn keys_of(databases: &[Database], link: &Link) -> Option<u64> {
     let found = databases_with_keys(link).await.ok().flatten()?;
-    Some(dbs.iter().map(|db| found.get(db).copied().unwrap_or(0)).sum())
+    let again: Vec<Database> =
+        databases.iter().map(|(db, _)| (*db, Some(found.get(db).copied().unwrap_or(0)))).collect();
+    sum(&again)
+}
+
+/// Adds the keys of databases up; `None` when one of them is not known.
+fn sum(databases: &[Database]) -> Option<u64> {
+    databases.iter().try_fold(0_u64, |sum, (_, keys)| keys.map(|keys| sum.saturating_add(keys)))
 }
 
 /// Says what a person must know before the scan begins.
-fn warnings(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
+fn warnings_of(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
     let mut warnings = Vec::new();
     if profile.role != Role::Replica && profile.lazyfree.expire == Some(false) {
         warnings.push(
@@ -181,41 +234,15 @@ fn warnings(config: &ScanConfig, profile: &ServerProfile) -> Vec<String> {
         warnings.push("this is one node of a cluster: only the keys of this node are scanned".to_owned());
     }
     if config.exact_lists && !profile.allows(Access::DebugObject) {
-        warnings.push(
-            "DEBUG OBJECT is not allowed: --exact-lists has no effect, list nodes are estimated".to_owned(),
-        );
+        warnings.push("DEBUG OBJECT is not allowed: list nodes are estimated, not counted".to_owned());
     }
     warnings
-}
-
-/// Says what could not be asked, and what the report rests on instead.
-fn fallbacks(profile: &ServerProfile) -> Vec<String> {
-    let refused = |access: &Access| {
-        matches!(profile.access.get(access), Some(Permission::Denied | Permission::Unsupported))
-    };
-    let instead = [
-        (Access::MemoryUsage, "sizes are modelled from lengths and encodings"),
-        (Access::ObjectEncoding, "effort and allocations are unknown wherever they depend on it"),
-        (
-            Access::ConfigGet,
-            "what DEL, expiry and overwriting do rests on the defaults of this version, and is unknown where \
-             that matters",
-        ),
-        (Access::Info, "version, role and allocator are unknown"),
-        (Access::Xinfo, "what freeing a stream takes is unknown"),
-        (Access::ClientNoTouch, "asking the length of a large key counted as an access to it"),
-    ];
-    instead
-        .iter()
-        .filter(|(access, _)| refused(access))
-        .map(|(access, fallback)| format!("{} is refused or unknown here: {fallback}", access.as_str()))
-        .collect()
 }
 
 struct Closing {
     started_at: SystemTime,
     elapsed: Duration,
-    databases: Vec<(u32, u64)>,
+    databases: Vec<Database>,
     dbsize_after: Option<u64>,
     keysizes_before: Option<Keysizes>,
     keysizes_after: Option<Keysizes>,
@@ -231,7 +258,7 @@ where
     F: FnMut(Event<'_>) -> ControlFlow<Stop>,
 {
     let dbs: Vec<u32> = closing.databases.iter().map(|(db, _)| *db).collect();
-    let dbsize_before = closing.databases.iter().map(|(_, keys)| keys).sum();
+    let dbsize_before = sum(&closing.databases);
     let config = walk.config();
     let checks_keysizes = ended.is_none() && config.filter.is_empty() && config.sample_keys.is_none();
     let done = walk.finish();
@@ -243,7 +270,7 @@ where
     let completeness = match ended {
         Some(ended) => Completeness::Partial(ended.reason()),
         None => match config.sample_keys {
-            Some(_) if done.keys_seen < dbsize_before => {
+            Some(_) if dbsize_before.is_none_or(|total| done.keys_seen < total) => {
                 Completeness::Sampled { keys: done.keys_seen, keys_total: dbsize_before }
             }
             _ if done.tally.skips.counts().iter().all(|(why, _)| *why == SkipReason::Vanished) => {
@@ -252,12 +279,15 @@ where
             _ => Completeness::CompleteButSkipped,
         },
     };
-    warnings.extend(fallbacks(&done.profile));
     if let Some(why) = &done.canary.blind {
         warnings.push(format!("the canary lost its connection and could not watch to the end: {why}"));
     }
-    warnings.extend(done.warnings);
     let sort_by = done.tally.top.sort_by();
+    let resized = table_was_resized(dbsize_before, closing.dbsize_after).then(|| {
+        "the number of keys passed a power of two: the key table was resized during the scan, and a key that \
+         SCAN repeated much later may be counted twice"
+            .to_owned()
+    });
     ScanReport {
         started_at: closing.started_at,
         elapsed: closing.elapsed,
@@ -268,7 +298,7 @@ where
         duplicates: done.duplicates,
         dbsize_before,
         dbsize_after: closing.dbsize_after,
-        maybe_counted_twice: done.maybe_counted_twice,
+        maybe_counted_twice: done.maybe_counted_twice.or(resized),
         census: done.tally.census,
         levels: done.tally.levels.0,
         prefixes: done.tally.prefixes.heaviest(PREFIXES_SHOWN, sort_by),
@@ -290,6 +320,12 @@ where
     }
 }
 
+/// A key table has a power of two of buckets, and grows when it holds that many keys.
+fn table_was_resized(keys_before: Option<u64>, keys_after: Option<u64>) -> bool {
+    let power = |keys: u64| keys.checked_ilog2();
+    matches!((keys_before, keys_after), (Some(before), Some(after)) if power(before) != power(after))
+}
+
 fn canary_summary(canary: &CanaryState, threshold: Duration) -> CanarySummary {
     let summary = |histogram: &Histogram| LatencySummary {
         count: histogram.count(),
@@ -308,7 +344,10 @@ impl Ended {
             Self::Stopped(Stop::OutputFailed | Stop::OutputClosed) => IncompleteReason::OutputFailed,
             Self::Guard(latency) => IncompleteReason::Guard(latency),
             Self::Lost(why) => IncompleteReason::ConnectionLost(why),
-            Self::Refused { message, .. } => IncompleteReason::ScanRefused(message),
+            Self::Refused(message) => IncompleteReason::ScanRefused(message),
+            Self::NoDatabase { db, message } => {
+                IncompleteReason::DatabaseRefused(format!("SELECT {db}: {message}"))
+            }
             Self::RestartedTooOften => IncompleteReason::RestartedTooOften,
         }
     }

@@ -4,7 +4,7 @@
 //! the buckets that a bucket is split into, or folded from, are its neighbours in that order. So what
 //! SCAN repeats after a shrink are keys of the buckets it has just been through, and a window over the
 //! last [`WINDOW_KEYS`] keys sees them. A table that shrinks by more than that in one step could still
-//! repeat older ones; a scan during which the key table was resized says so in its report.
+//! repeat older ones; a scan during which the number of keys passed a power of two says so in its report.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -30,8 +30,8 @@ impl SeenWindow {
         }
     }
 
-    /// Remembers a key and returns whether it is new. Two names with one 64-bit hash, one in 10^15
-    /// pairs, would be taken for one.
+    /// Remembers a key and returns whether it is new. Two names with one 64-bit hash would be
+    /// taken for one: for a key that is 65 536 in 2^64, or 4 in 10^15.
     pub(super) fn is_new(&mut self, key: &KeyName) -> bool {
         let hash = self.hasher.hash_one(key.as_bytes());
         if !self.seen.insert(hash) {

@@ -15,19 +15,16 @@ impl LevelCounts {
         self.0[index] += 1;
     }
 
+    /// Counts a key anew whose level may have changed.
+    pub fn replace(&mut self, before: &Finding, after: &Finding) {
+        let index = before.verdict.level.map_or(Level::ALL.len(), |level| level as usize);
+        self.0[index] = self.0[index].saturating_sub(1);
+        self.add(after);
+    }
+
     /// Returns the number of keys of a level; `None` asks for those whose level is unknown.
     pub fn get(&self, level: Option<Level>) -> u64 {
         self.0[level.map_or(Level::ALL.len(), |level| level as usize)]
-    }
-
-    /// Returns the number of keys of at least this level.
-    pub fn at_least(&self, level: Level) -> u64 {
-        self.0[level as usize..Level::ALL.len()].iter().sum()
-    }
-
-    /// Returns the highest level that any key has.
-    pub fn highest(&self) -> Option<Level> {
-        Level::ALL.into_iter().rev().find(|&level| self.get(Some(level)) > 0)
     }
 }
 
@@ -46,7 +43,8 @@ mod tests {
         counts.add(&finding("b").level(Level::Critical).build());
         counts.add(&finding("c").unjudged().build());
         assert_eq!(counts.0, [0, 0, 0, 1, 1, 1]);
-        assert_eq!(counts.at_least(Level::High), 2);
-        assert_eq!(counts.highest(), Some(Level::Critical));
+        counts
+            .replace(&finding("a").level(Level::High).build(), &finding("a").level(Level::Critical).build());
+        assert_eq!(counts.0, [0, 0, 0, 0, 2, 1]);
     }
 }

@@ -48,6 +48,12 @@ impl Tally {
         self.expiry.add(finding);
     }
 
+    /// Puts a key of the top list there anew, measured better. Its level is counted anew, too.
+    pub fn replace_top(&mut self, before: &Finding, after: &Finding) {
+        self.levels.replace(before, after);
+        self.top.offer(after);
+    }
+
     /// Adds a key that was not.
     pub fn skip(&mut self, skipped: &Skipped) {
         self.skips.add(skipped);

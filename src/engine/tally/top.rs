@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::engine::key::Kind;
-use crate::engine::risk::{Level, Thresholds};
+use crate::engine::risk::{Thresholds, level};
 
 use super::Finding;
 
@@ -71,7 +71,7 @@ impl Rank {
         let bytes = bytes_or_stand_in(finding);
         match sort_by {
             SortBy::Allocations => {
-                let level = finding.verdict.level.unwrap_or_else(|| level_of(allocations));
+                let level = finding.verdict.level.unwrap_or_else(|| level(allocations, &Thresholds::default()));
                 Self(level as u64, allocations, bytes)
             }
             SortBy::Bytes => Self(bytes, allocations, 0),
@@ -110,17 +110,6 @@ fn elements_or_stand_in(finding: &Finding) -> u64 {
 /// Returns the elements; one for a string, whose `elements` are bytes.
 fn counted_elements(finding: &Finding) -> Option<u64> {
     if finding.facts.kind == Kind::String { Some(1) } else { finding.facts.elements }
-}
-
-fn level_of(allocations: u64) -> Level {
-    let thresholds = Thresholds::default();
-    match allocations {
-        n if n >= thresholds.critical => Level::Critical,
-        n if n >= thresholds.high => Level::High,
-        n if n >= thresholds.medium => Level::Medium,
-        n if n > thresholds.low => Level::Low,
-        _ => Level::None,
-    }
 }
 
 /// The N worst keys, each `(server, db, key)` once.
@@ -235,6 +224,7 @@ impl TopList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::risk::Level;
     use crate::engine::key::{BytesBasis, Measured};
     use crate::engine::tally::sample::finding;
 

@@ -336,7 +336,7 @@ fn progress_event() -> Event<'static> {
     Event::Progress(crate::engine::event::Progress {
         db: 0,
         keys: 1,
-        keys_total: 2,
+        keys_total: Some(2),
         commands_per_second: 1.0,
         keys_per_second: 1.0,
         biggest: None,
