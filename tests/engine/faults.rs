@@ -152,9 +152,12 @@ on_each_server! {
         fill(&lab.redis());
         let port = lab.address().port();
         let lab = Arc::new(Mutex::new(lab));
-        let (hand, address) = (Arc::clone(&lab), lab.lock().expect("nobody panicked").address());
+        // The proxy's threads outlive the test: a lab that they own would never be dropped, and its server
+        // would stay.
+        let (hand, address) = (Arc::downgrade(&lab), lab.lock().expect("nobody panicked").address());
         let proxy = Proxy::start(address, nth("SCAN", 6, move || {
-            hand.lock().expect("nobody panicked").server_mut().restart();
+            let lab = hand.upgrade().expect("the test goes on");
+            lab.lock().expect("nobody panicked").server_mut().restart();
             Action::Forward
         }));
         let command = lab.lock().expect("nobody panicked").scan_at(proxy.port(), ["--all-keys", "--count", "100"]);
