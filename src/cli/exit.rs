@@ -120,7 +120,7 @@ mod tests {
         let sampled = Sampled { keys: 1, keys_total: Some(2) };
         let cases = [
             (Complete, Exit::Done, Exit::FailOn),
-            (sampled, Exit::Done, Exit::FailOn),
+            (sampled, Exit::Partial, Exit::Partial),
             (CompleteButSkipped, Exit::Partial, Exit::Partial),
             (Partial(Why::Interrupted), Exit::Interrupted, Exit::Interrupted),
             (Partial(Why::Guard(Duration::from_secs(1))), Exit::Guard, Exit::Guard),

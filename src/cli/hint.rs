@@ -1,11 +1,17 @@
 //! What to try when a scan cannot begin, in the words of our flags.
 
-use crate::engine::live::ConnectErrorKind;
+use crate::engine::live::{Address, ConnectErrorKind};
 use crate::engine::scan::ScanError;
 
 /// Returns what to try.
 pub(super) fn hint(error: &ScanError) -> &'static str {
     match error {
+        ScanError::Connect(error) if matches!(error.address, Address::Unix(_)) => match &error.kind {
+            ConnectErrorKind::Refused | ConnectErrorKind::NoSocket | ConnectErrorKind::Io(_) => {
+                "check that the server runs, and `unixsocket` and `unixsocketperm` in its configuration"
+            }
+            kind => connect_hint(kind),
+        },
         ScanError::Connect(error) => connect_hint(&error.kind),
         ScanError::Lost { .. } => "see the server's log; if it is only slow, raise --timeout",
         ScanError::ScanRefused { message, .. } if message.starts_with("NOPERM") => {
@@ -22,6 +28,7 @@ fn connect_hint(kind: &ConnectErrorKind) -> &'static str {
     match kind {
         ConnectErrorKind::Resolve(_) => "check the host name",
         ConnectErrorKind::Refused => "check that the server runs, and the host and port (-p)",
+        ConnectErrorKind::NoSocket => "check the path of the socket",
         ConnectErrorKind::Io(_) => "check the address and the network between here and there",
         ConnectErrorKind::TimedOut("TLS") => {
             "is it a TLS port? without --tls (or with redis://) it may answer; else raise --connect-timeout"

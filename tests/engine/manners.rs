@@ -103,7 +103,8 @@ on_each_server! {
         let lab = Lab::start(kind);
         fill(kind, &lab.redis());
         let proxy = Proxy::start(lab.address(), |_| Action::Forward);
-        let scan = lab.scan_at(proxy.port(), []).document();
+        // The keys that lead by size alone are looked at too; --top 0 wants none of them.
+        let scan = lab.scan_at(proxy.port(), ["--top", "0"]).document();
         let about: Vec<_> = proxy.requests("").into_iter().filter(|request| request.names("small:7")).collect();
         // In this order: MEMORY USAGE alone does not free a key that is past its TTL.
         assert_eq!(about.len(), 2, "{about:?}");

@@ -23,6 +23,8 @@ pub enum ConnectErrorKind {
     Resolve(String),
     /// Nobody listens there.
     Refused,
+    /// There is no such Unix socket.
+    NoSocket,
     /// The socket failed otherwise.
     Io(String),
     /// No answer in time; says at which stage.
@@ -81,6 +83,7 @@ impl fmt::Display for ConnectError {
         match &self.kind {
             ConnectErrorKind::Resolve(why) => write!(f, "cannot find the address of `{address}`: {why}"),
             ConnectErrorKind::Refused => write!(f, "cannot connect to {address}: connection refused"),
+            ConnectErrorKind::NoSocket => write!(f, "cannot connect to {address}: there is no such socket"),
             ConnectErrorKind::Io(why) => write!(f, "cannot connect to {address}: {why}"),
             ConnectErrorKind::TimedOut(stage) => write!(f, "timed out waiting for {address} ({stage})"),
             ConnectErrorKind::TlsOnPlainPort => write!(f, "{address} does not speak TLS"),
@@ -175,7 +178,12 @@ async fn open(address: &Address) -> Result<Box<dyn Stream>, ConnectErrorKind> {
 fn io_error(error: &io::Error) -> ConnectErrorKind {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => ConnectErrorKind::Refused,
-        _ => ConnectErrorKind::Io(error.to_string()),
+        io::ErrorKind::NotFound => ConnectErrorKind::NoSocket,
+        // The system's own words, without the number that Rust adds.
+        _ => {
+            let words = error.to_string();
+            ConnectErrorKind::Io(words.split(" (os error").next().unwrap_or_default().to_lowercase())
+        }
     }
 }
 

@@ -273,10 +273,13 @@ fn stream_head(value: &Value) -> Option<StreamFacts> {
 
 fn census_facts(memory: Option<Reply>, kind: Reply, exact: bool) -> CensusFacts {
     let kind = match kind {
-        Ok(value) => match text(&value).as_deref().and_then(Kind::from_type_reply) {
-            Some(kind) => kind,
-            None => return CensusFacts::Skipped(SkipReason::Vanished, None),
-        },
+        Ok(value) => {
+            let Some(word) = text(&value) else { return unreadable("TYPE") };
+            let Some(kind) = Kind::from_type_reply(&word) else {
+                return CensusFacts::Skipped(SkipReason::Vanished, None);
+            };
+            kind
+        }
         Err(refusal) => {
             let (why, detail) = skip(&refusal);
             return CensusFacts::Skipped(why, detail);
@@ -285,19 +288,28 @@ fn census_facts(memory: Option<Reply>, kind: Reply, exact: bool) -> CensusFacts 
     let size = match memory {
         None => None,
         Some(Ok(Value::Nil)) => return CensusFacts::Skipped(SkipReason::Vanished, None),
-        Some(Ok(value)) => count(&value).map(|bytes| {
+        Some(Ok(value)) => {
+            let Some(bytes) = count(&value) else { return unreadable("MEMORY USAGE") };
             // Modules estimate for themselves, whatever the server counts.
             let counted = exact && !matches!(kind, Kind::VectorSet | Kind::Other(_));
             let basis =
                 if counted || kind == Kind::String { BytesBasis::Measured } else { BytesBasis::Sampled };
-            Measured { bytes, basis }
-        }),
+            Some(Measured { bytes, basis })
+        }
         Some(Err(refusal)) => {
             let (why, detail) = skip(&refusal);
             return CensusFacts::Skipped(why, detail);
         }
     };
     CensusFacts::Seen { kind, size }
+}
+
+/// An answer that the command never gives: nothing follows from it, not even that the key is gone.
+fn unreadable(command: &str) -> CensusFacts {
+    CensusFacts::Skipped(
+        SkipReason::ServerError,
+        Some(format!("{command} gave no answer that it gives").into()),
+    )
 }
 
 /// Returns the value, `None` where it was not asked or is refused for this command alone, and an error

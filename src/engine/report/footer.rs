@@ -252,7 +252,7 @@ fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Re
 }
 
 /// Returns what is done, or not known, without a command.
-fn fallback(access: Access) -> &'static str {
+pub(super) fn fallback(access: Access) -> &'static str {
     match access {
         Access::MemoryUsage => "bytes are worked out from lengths and encodings",
         Access::ObjectEncoding => "encodings are unknown, and allocations with them",

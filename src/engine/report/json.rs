@@ -12,6 +12,7 @@ use crate::engine::key::{Permission, Role, ServerProfile};
 use crate::engine::risk::Level;
 use crate::engine::tally::{CensusRow, Finding, Storm};
 
+use super::footer::fallback;
 use super::model::{Completeness, IncompleteReason, LatencySummary, ScanReport};
 use super::row::{Row, address, milliseconds, rfc3339, server_version, word};
 use super::{FindingWriter, SCHEMA_VERSION};
@@ -226,6 +227,8 @@ struct ServerView<'a> {
 struct AccessView {
     command: &'static str,
     permission: &'static str,
+    /// What stands in for it, where it may not be called.
+    fallback: Option<&'static str>,
 }
 
 impl From<&CensusRow> for SumsView {
@@ -312,6 +315,7 @@ impl<'a> ServerView<'a> {
                 .iter()
                 .map(|(access, permission): (_, &Permission)| AccessView {
                     command: access.as_str(),
+                    fallback: (*permission != Permission::Allowed).then(|| fallback(*access)),
                     permission: permission.as_str(),
                 })
                 .collect(),

@@ -928,7 +928,11 @@ mod tests {
             }
         }
         assert_eq!(estimate_nodes(&ListProbe { llen: 0, ..full.clone() }, &server), None);
-        assert_eq!(estimate_nodes(&ListProbe { memory: Vec::new(), ..full }, &server), None);
+        // Where MEMORY USAGE is refused, the elements that were read still tell how full a node is.
+        let without_memory = ListProbe { memory: Vec::new(), ..full };
+        assert_eq!(estimate_nodes(&without_memory, &server), Some(30));
+        let nothing = ListProbe { head: Vec::new(), tail: Vec::new(), ..without_memory };
+        assert_eq!(estimate_nodes(&nothing, &server), None);
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub fn acl_remarks() -> Vec<String> {
     vec![
         format!("where the server has them, add {newer}"),
         "from 7.0 on, %R~ instead of ~ says that keys are only read".to_owned(),
+        "before it scans, bigkeys tries what else this user may call; where the rule denies that, the server \
+         notes it in its ACL LOG"
+            .to_owned(),
         "without a permission the scan still runs: it says which it missed, and leaves unknown what it could not ask"
             .to_owned(),
     ]

@@ -71,7 +71,8 @@ impl Rank {
         let bytes = bytes_or_stand_in(finding);
         match sort_by {
             SortBy::Allocations => {
-                let level = finding.verdict.level.unwrap_or_else(|| level(allocations, &Thresholds::default()));
+                let level =
+                    finding.verdict.level.unwrap_or_else(|| level(allocations, &Thresholds::default()));
                 Self(level as u64, allocations, bytes)
             }
             SortBy::Bytes => Self(bytes, allocations, 0),
@@ -224,8 +225,8 @@ impl TopList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::risk::Level;
     use crate::engine::key::{BytesBasis, Measured};
+    use crate::engine::risk::Level;
     use crate::engine::tally::sample::finding;
 
     fn names(list: TopList) -> Vec<String> {

@@ -39,7 +39,7 @@ use self::count::CountTuner;
 use self::pieces::Pieces;
 use self::rates::Rates;
 use self::requests::Request;
-use self::route::Route;
+use self::route::{Circular, Route};
 use super::config::ScanConfig;
 use super::keysizes::KeysizesFound;
 use super::list_probe;
@@ -351,7 +351,12 @@ where
             let mut keys = std::mem::take(&mut self.again);
             if let Some(page) = page.take() {
                 let fresh = self.fresh_keys(page.keys);
-                if let Some(cursor) = route.next(page.next, fresh.len()) {
+                let next = route.next(page.next, fresh.len()).map_err(|Circular| {
+                    Ended::Refused(
+                        "it answers the cursor that it was asked with, and would never end".to_owned(),
+                    )
+                })?;
+                if let Some(cursor) = next {
                     next_page = Some(self.ask_page(cursor).await?);
                 }
                 keys.extend(fresh);

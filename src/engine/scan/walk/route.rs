@@ -2,10 +2,14 @@
 
 use crate::engine::live::Cursor;
 
+/// SCAN answered the cursor that it was asked with: it would go on for ever.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Circular;
+
 /// The way through a database.
 pub(super) enum Route {
-    /// Every page, to the end.
-    Whole,
+    /// Every page, to the end. Holds the cursor that was sent last.
+    Whole { sent: Cursor },
     /// Random pages.
     Sample { keys_left: u64, pages_left: u64 },
 }
@@ -16,7 +20,7 @@ impl Route {
     pub(super) fn new(sample_keys: Option<u64>, keys: Option<u64>, keys_total: Option<u64>) -> Self {
         let Some(sample_keys) = sample_keys.filter(|sample| keys_total.is_none_or(|total| *sample < total))
         else {
-            return Self::Whole;
+            return Self::Whole { sent: Cursor::START };
         };
         let keys_left = match (keys, keys_total) {
             (Some(keys), Some(total)) => {
@@ -33,19 +37,24 @@ impl Route {
     /// Returns the first cursor.
     pub(super) fn start(&self) -> Cursor {
         match self {
-            Self::Whole => Cursor::START,
+            Self::Whole { .. } => Cursor::START,
             Self::Sample { .. } => Cursor::random(),
         }
     }
 
     /// Returns the cursor after a page of so many new keys; `None` is the end.
-    pub(super) fn next(&mut self, cursor: Cursor, keys: usize) -> Option<Cursor> {
+    pub(super) fn next(&mut self, cursor: Cursor, keys: usize) -> Result<Option<Cursor>, Circular> {
         match self {
-            Self::Whole => (cursor != Cursor::START).then_some(cursor),
+            Self::Whole { .. } if cursor == Cursor::START => Ok(None),
+            Self::Whole { sent } if cursor == *sent => Err(Circular),
+            Self::Whole { sent } => {
+                *sent = cursor;
+                Ok(Some(cursor))
+            }
             Self::Sample { keys_left, pages_left } => {
                 *keys_left = keys_left.saturating_sub(keys as u64);
                 *pages_left = pages_left.saturating_sub(1);
-                (*keys_left > 0 && *pages_left > 0).then(Cursor::random)
+                Ok((*keys_left > 0 && *pages_left > 0).then(Cursor::random))
             }
         }
     }
@@ -58,18 +67,25 @@ mod tests {
     #[test]
     fn an_empty_page_is_not_the_end() {
         let mut route = Route::new(None, Some(10), Some(10));
-        assert_eq!(route.next(Cursor(5), 0), Some(Cursor(5)));
-        assert_eq!(route.next(Cursor(0), 3), None);
+        assert_eq!(route.next(Cursor(5), 0), Ok(Some(Cursor(5))));
+        assert_eq!(route.next(Cursor(0), 3), Ok(None));
+    }
+
+    #[test]
+    fn a_cursor_that_stays_where_it_is_ends_the_walk() {
+        let mut route = Route::new(None, Some(10), Some(10));
+        assert_eq!(route.next(Cursor(7), 1), Ok(Some(Cursor(7))));
+        assert_eq!(route.next(Cursor(7), 1), Err(Circular));
     }
 
     #[test]
     fn a_sample_ends_when_it_is_full_or_when_nothing_new_comes() {
         let mut route = Route::new(Some(100), Some(1000), Some(1000));
-        assert!(route.next(Cursor(1), 60).is_some());
-        assert!(route.next(Cursor(0), 39).is_some(), "cursor 0 does not end a sample");
-        assert!(route.next(Cursor(1), 1).is_none());
+        assert!(route.next(Cursor(1), 60).is_ok_and(|next| next.is_some()));
+        assert!(route.next(Cursor(0), 39).is_ok_and(|next| next.is_some()), "cursor 0 does not end a sample");
+        assert_eq!(route.next(Cursor(1), 1), Ok(None));
         let mut route = Route::new(Some(1), Some(10), Some(10));
-        let pages = std::iter::from_fn(|| route.next(Cursor(1), 0)).count();
+        let pages = std::iter::from_fn(|| route.next(Cursor(1), 0).ok().flatten()).count();
         assert_eq!(pages, 19);
     }
 
