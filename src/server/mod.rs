@@ -1,1 +1,6 @@
 //! The bundled server: a Redis in Rust that stalls like the real one.
+
+mod clock;
+mod resp;
+
+pub use clock::{Clock, ManualClock, SystemClock};
