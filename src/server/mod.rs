@@ -1,1 +1,3 @@
 //! The bundled server: a Redis in Rust that stalls like the real one.
+
+pub mod value;
