@@ -1,4 +1,4 @@
-//! SipHash with a secret seed, so that a client cannot choose keys that all land in one bucket.
+//! `SipHash` with a secret seed, so that a client cannot choose keys that all land in one bucket.
 //!
 //! One round per word and two at the end, which is what Redis runs: enough against flooding, and
 //! half the price of the 2-4 that the paper recommends for authentication.
