@@ -2,5 +2,6 @@
 
 mod clock;
 mod resp;
+pub mod value;
 
 pub use clock::{Clock, ManualClock, SystemClock};
