@@ -1,5 +1,4 @@
-//! Time and randomness, passed in so that tests can move the one and repeat the other.
-//! Nothing else in the server reads a clock.
+//! Time, passed in so that tests can move it. Nothing else in the server reads a clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -86,30 +85,6 @@ impl Clock for ManualClock {
     }
 }
 
-/// SplitMix64: small, seedable, and good enough to pick a key with. Not for secrets.
-#[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn seeded(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns forty hexadecimal digits, as run and replication ids are.
-    pub(crate) fn hex40(&mut self) -> String {
-        let digits = format!("{:016x}{:016x}{:016x}", self.next(), self.next(), self.next());
-        digits[..40].to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,12 +96,5 @@ mod tests {
         clock.advance(Duration::from_millis(250));
         clock.sleep(Duration::from_millis(50));
         assert_eq!((clock.unix_ms(), clock.monotonic_us()), (1_300, 300_000));
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_numbers() {
-        let (mut a, mut b) = (Rng::seeded(7), Rng::seeded(7));
-        assert_eq!((a.next(), a.hex40()), (b.next(), b.hex40()));
-        assert_eq!(a.hex40().len(), 40);
     }
 }

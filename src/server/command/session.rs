@@ -16,8 +16,6 @@ pub(crate) enum ReplyMode {
     Off,
     /// The next reply is dropped.
     SkipNext,
-    /// This reply is dropped.
-    Skip,
 }
 
 /// A MULTI that has begun.

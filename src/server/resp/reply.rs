@@ -93,6 +93,11 @@ impl Reply {
         self.header(b':', value);
     }
 
+    /// Writes yes or no as most commands do, in either protocol: 1 or 0.
+    pub(crate) fn bool_int(&mut self, value: bool) {
+        self.int(i64::from(value));
+    }
+
     /// Writes a count or a size.
     pub(crate) fn count(&mut self, value: usize) {
         self.int(i64::try_from(value).unwrap_or(i64::MAX));

@@ -325,12 +325,10 @@ mod tests {
     #[test]
     fn no_bytes_make_it_panic() {
         let alphabet = b"*$123\r\n-:\"'\\x0 aG";
-        let mut rng = crate::server::clock::Rng::seeded(1);
+        let mut random = crate::server::value::random::Random::new(1);
         for _ in 0..20_000 {
-            let len = rng.next() % 40;
-            let bytes: Vec<u8> = (0..len)
-                .map(|_| alphabet[usize::try_from(rng.next() % alphabet.len() as u64).unwrap_or(0)])
-                .collect();
+            let len = random.below(40);
+            let bytes: Vec<u8> = (0..len).map(|_| alphabet[random.below(alphabet.len())]).collect();
             let whole = requests(&bytes, bytes.len().max(1), LIMITS);
             let cut = requests(&bytes, 1, LIMITS);
             if whole.is_ok() {
