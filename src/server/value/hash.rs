@@ -16,9 +16,6 @@ use super::listpack::{Element, Listpack, Position};
 use super::random::Random;
 use super::siphash::HashSeed;
 
-/// The table of fields and values.
-pub type HashTable = Dict<Box<[u8]>, Box<[u8]>>;
-
 /// How the fields are stored.
 #[derive(Clone, Debug)]
 pub enum HashEncoding {
@@ -27,12 +24,16 @@ pub enum HashEncoding {
     /// Triplets in one blob, those due first in front.
     ListpackEx(Listpack),
     /// A hash table, and when the mortal fields are due.
-    Table {
-        /// Field to value.
-        fields: HashTable,
-        /// Field to milliseconds since 1970, mortal fields only.
-        due: Dict<Box<[u8]>, i64>,
-    },
+    Table(Box<HashTable>),
+}
+
+/// The two halves of a large hash.
+#[derive(Clone, Debug)]
+pub struct HashTable {
+    /// Field to value.
+    pub fields: Dict<Box<[u8]>, Box<[u8]>>,
+    /// Field to milliseconds since 1970, mortal fields only.
+    pub due: Dict<Box<[u8]>, i64>,
 }
 
 /// A hash value.
@@ -58,7 +59,7 @@ impl Hash {
             HashEncoding::Listpack(pack) | HashEncoding::ListpackEx(pack) => pack
                 .iter()
                 .any(|e| e.text_len() > limits.hash_max_listpack_value),
-            HashEncoding::Table { .. } => false,
+            HashEncoding::Table(_) => false,
         };
         if too_long || hash.len() > limits.hash_max_listpack_entries {
             hash.convert_to_table(hash.len());
@@ -76,7 +77,7 @@ impl Hash {
         match &self.encoding {
             HashEncoding::Listpack(_) => "listpack",
             HashEncoding::ListpackEx(_) => "listpackex",
-            HashEncoding::Table { .. } => "hashtable",
+            HashEncoding::Table(_) => "hashtable",
         }
     }
 
@@ -85,7 +86,7 @@ impl Hash {
         match &self.encoding {
             HashEncoding::Listpack(pack) => pack.len() / 2,
             HashEncoding::ListpackEx(pack) => pack.len() / 3,
-            HashEncoding::Table { fields, .. } => fields.len(),
+            HashEncoding::Table(table) => table.fields.len(),
         }
     }
 
@@ -96,7 +97,7 @@ impl Hash {
 
     /// Becomes a table if `texts` about to be stored are too many or too long for a blob.
     pub fn maybe_convert<T: AsRef<[u8]>>(&mut self, texts: &[T], limits: &Limits) {
-        if matches!(self.encoding, HashEncoding::Table { .. }) {
+        if matches!(self.encoding, HashEncoding::Table(_)) {
             return;
         }
         let fields = texts.len() / 2;
@@ -111,7 +112,8 @@ impl Hash {
     /// Returns the value of a field that is not due.
     pub fn get(&self, field: &[u8], now_ms: i64) -> Option<Element<'_>> {
         match &self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &**table;
                 let value = fields.get(field)?;
                 let dead = !due.is_empty() && due.get(field).is_some_and(|at| *at <= now_ms);
                 (!dead).then_some(Element::Str(value))
@@ -146,7 +148,8 @@ impl Hash {
     /// Takes a field out; tells whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         match &mut self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &mut **table;
                 if !due.is_empty() {
                     due.remove(field);
                 }
@@ -160,10 +163,11 @@ impl Hash {
     /// Walks fields and values, without those that are due.
     pub fn pairs(&self, now_ms: i64) -> Box<dyn Iterator<Item = (Element<'_>, Element<'_>)> + '_> {
         match &self.encoding {
-            HashEncoding::Table { fields, due } => Box::new(
-                fields
+            HashEncoding::Table(table) => Box::new(
+                table
+                    .fields
                     .iter()
-                    .filter(move |(field, _)| !is_due(due, field, now_ms))
+                    .filter(move |(field, _)| !is_due(&table.due, field, now_ms))
                     .map(|(field, value)| (Element::Str(field), Element::Str(value))),
             ),
             HashEncoding::Listpack(pack) => {
@@ -183,7 +187,8 @@ impl Hash {
     /// Picks a field that is not due. Gives up after a while among due ones.
     pub fn random(&self, random: &mut Random, now_ms: i64) -> Option<(Element<'_>, Element<'_>)> {
         match &self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &**table;
                 let mut pick = || fields.random(random);
                 let mut found = pick()?;
                 for _ in 0..100 {
@@ -210,7 +215,8 @@ impl Hash {
         mut emit: impl FnMut(Element<'_>, Element<'_>),
     ) -> u64 {
         match &self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &**table;
                 fields.scan_some(cursor, count, |field, value| {
                     if !is_due(due, field, now_ms) {
                         emit(Element::Str(field), Element::Str(value));
@@ -228,7 +234,8 @@ impl Hash {
     /// Returns when a field is due; `None` without such a field, `Some(None)` when it is immortal.
     pub fn due(&self, field: &[u8]) -> Option<Option<i64>> {
         match &self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &**table;
                 fields.get(field)?;
                 Some(due.get(field).copied())
             }
@@ -250,7 +257,8 @@ impl Hash {
             self.encoding = HashEncoding::ListpackEx(with_times(pack));
         }
         match &mut self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &mut **table;
                 if !fields.contains(field) {
                     return false;
                 }
@@ -268,7 +276,7 @@ impl Hash {
             return false;
         }
         match &mut self.encoding {
-            HashEncoding::Table { due, .. } => due.remove(field).is_some(),
+            HashEncoding::Table(table) => table.due.remove(field).is_some(),
             HashEncoding::ListpackEx(pack) => move_group(pack, field, 0),
             HashEncoding::Listpack(_) => false,
         }
@@ -277,7 +285,7 @@ impl Hash {
     /// Tells whether any field is mortal.
     pub fn has_mortal_fields(&self) -> bool {
         match &self.encoding {
-            HashEncoding::Table { due, .. } => !due.is_empty(),
+            HashEncoding::Table(table) => !table.due.is_empty(),
             HashEncoding::Listpack(_) => false,
             HashEncoding::ListpackEx(pack) => {
                 triplets(pack).next().is_some_and(|(_, _, due)| due != 0)
@@ -288,7 +296,7 @@ impl Hash {
     /// Returns when the next field is due. O(mortal fields) for a table.
     pub fn next_due(&self) -> Option<i64> {
         match &self.encoding {
-            HashEncoding::Table { due, .. } => due.iter().map(|(_, at)| *at).min(),
+            HashEncoding::Table(table) => table.due.iter().map(|(_, at)| *at).min(),
             HashEncoding::Listpack(_) => None,
             HashEncoding::ListpackEx(pack) => triplets(pack)
                 .next()
@@ -300,7 +308,8 @@ impl Hash {
     /// Takes out up to `limit` fields that are due; returns how many went.
     pub fn reap(&mut self, now_ms: i64, limit: usize) -> usize {
         match &mut self.encoding {
-            HashEncoding::Table { fields, due } => {
+            HashEncoding::Table(table) => {
+                let HashTable { fields, due } = &mut **table;
                 let dead: Vec<Box<[u8]>> = due
                     .iter()
                     .filter(|(_, at)| **at <= now_ms)
@@ -330,7 +339,7 @@ impl Hash {
     fn put(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
         let longest = field.len().max(value.len());
         let room = match &self.encoding {
-            HashEncoding::Table { .. } => true,
+            HashEncoding::Table(_) => true,
             HashEncoding::Listpack(pack) | HashEncoding::ListpackEx(pack) => {
                 longest <= limits.hash_max_listpack_value
                     && pack.has_room(field.len() + value.len())
@@ -340,8 +349,8 @@ impl Hash {
             self.convert_to_table(self.len() + 1);
         }
         let new = match &mut self.encoding {
-            HashEncoding::Table { fields, .. } => {
-                return fields.insert_or_replace(field, value.into());
+            HashEncoding::Table(table) => {
+                return table.fields.insert_or_replace(field, value.into());
             }
             HashEncoding::Listpack(pack) => put_group(pack, field, value, 2),
             HashEncoding::ListpackEx(pack) => put_group(pack, field, value, 3),
@@ -357,7 +366,7 @@ impl Hash {
         fields.reserve(count);
         let mut due = Dict::new(self.seed);
         match &self.encoding {
-            HashEncoding::Table { .. } => return,
+            HashEncoding::Table(_) => return,
             HashEncoding::Listpack(_) => {
                 for (field, value) in self.pairs(0) {
                     fields.insert(field.bytes().into(), value.bytes().into());
@@ -372,7 +381,7 @@ impl Hash {
                 }
             }
         }
-        self.encoding = HashEncoding::Table { fields, due };
+        self.encoding = HashEncoding::Table(Box::new(HashTable { fields, due }));
     }
 }
 

@@ -23,7 +23,7 @@ pub enum SetEncoding {
     /// Anything small, in the order of insertion.
     Listpack(Listpack),
     /// A hash table.
-    Table(SetTable),
+    Table(Box<SetTable>),
 }
 
 /// A set value.
@@ -43,7 +43,7 @@ impl Set {
         } else {
             let mut table = Dict::new(seed);
             table.reserve(count);
-            SetEncoding::Table(table)
+            SetEncoding::Table(Box::new(table))
         };
         Self { encoding, seed }
     }
@@ -257,7 +257,7 @@ impl Set {
         for member in self.members() {
             table.insert(member.bytes().into(), ());
         }
-        self.encoding = SetEncoding::Table(table);
+        self.encoding = SetEncoding::Table(Box::new(table));
     }
 }
 
