@@ -257,6 +257,24 @@ impl<K, V> Dict<K, V> {
     }
 }
 
+impl<K, V> Dict<K, V> {
+    /// Scans until `count` entries were emitted, ten times as many buckets walked, or the end
+    /// reached. The second bound keeps a sparse table from turning one call into a stall.
+    pub fn scan_some(&self, mut cursor: u64, count: usize, mut emit: impl FnMut(&K, &V)) -> u64 {
+        let mut emitted = 0;
+        for _ in 0..count.saturating_mul(10) {
+            cursor = self.scan(cursor, |key, value| {
+                emitted += 1;
+                emit(key, value);
+            });
+            if cursor == 0 || emitted >= count {
+                break;
+            }
+        }
+        cursor
+    }
+}
+
 impl<K: AsRef<[u8]>, V> Dict<K, V> {
     /// Returns the value under `key`. Moves no bucket; [`Dict::get_mut`] does.
     pub fn get(&self, key: &[u8]) -> Option<&V> {
@@ -363,6 +381,22 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Dict<K, V> {
         }
         self.insert_new(hash, key, value);
         None
+    }
+
+    /// Puts `value` under `key`, replacing what was there; tells whether the key is new. Unlike
+    /// [`Dict::insert`] it makes a key object only when it needs one.
+    pub fn insert_or_replace(&mut self, key: &[u8], value: V) -> bool
+    where
+        K: for<'a> From<&'a [u8]>,
+    {
+        self.rehash_step();
+        let hash = self.seed.hash(key);
+        if let Some(old) = self.find_mut(hash, key) {
+            *old = value;
+            return false;
+        }
+        self.insert_new(hash, K::from(key), value);
+        true
     }
 
     /// Puts `value` under `key` unless the key is there; tells whether it did. `make_key` runs only

@@ -233,6 +233,15 @@ impl Listpack {
         }
     }
 
+    /// Walks the elements from `at` to the end.
+    pub fn iter_from(&self, at: Position) -> Iter<'_> {
+        Iter {
+            pack: self,
+            front: at.0,
+            back: self.bytes.len() - 1,
+        }
+    }
+
     /// Adds an element at the end.
     pub fn push_back(&mut self, text: &[u8]) {
         self.splice(self.bytes.len() - 1, 0, text);

@@ -29,12 +29,15 @@ impl StringValue {
     }
 
     /// Stores `bytes` without asking whether they are an integer, as for values that were computed.
-    pub fn unparsed(bytes: Vec<u8>) -> Self {
+    pub fn unparsed(mut bytes: Vec<u8>) -> Self {
         if bytes.len() <= EMBSTR_MAX {
-            Self::Embstr(bytes.into())
-        } else {
-            Self::Raw(bytes)
+            return Self::Embstr(bytes.into());
         }
+        // As Redis: what the reader reserved is given back if it is more than a tenth.
+        if bytes.capacity() - bytes.len() > bytes.len() / 10 {
+            bytes.shrink_to_fit();
+        }
+        Self::Raw(bytes)
     }
 
     /// Returns the text.
