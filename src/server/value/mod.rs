@@ -19,6 +19,7 @@ pub mod skiplist;
 pub mod string;
 pub mod zset;
 
+pub use effort::LAZYFREE_THRESHOLD;
 use hash::Hash;
 use list::List;
 use set::Set;
