@@ -1,0 +1,70 @@
+//! The words clients say: the command table, dispatch, and one file per family.
+//! Knows sessions and replies, never sockets; a command never matches on an encoding.
+
+mod acl;
+mod acl_admin;
+mod args;
+mod client_admin;
+mod connection;
+mod core;
+mod digest;
+mod dispatch;
+mod error;
+mod glob;
+mod histogram;
+mod introspection;
+mod latency;
+mod server_admin;
+mod session;
+mod slowlog;
+mod stats;
+mod table;
+mod transaction;
+
+pub(crate) use self::core::{Core, Instance};
+pub(crate) use dispatch::Flow;
+pub(crate) use error::CommandError;
+pub(crate) use session::{ClientId, Session};
+
+use self::table::{Group, category};
+use super::keyspace::Selected;
+use super::resp::Reply;
+
+/// What a command returns: it has written its reply, or an error is written for it.
+pub(crate) type Outcome = Result<(), CommandError>;
+
+/// All a command can reach while it runs.
+pub(crate) struct Context<'a> {
+    pub(crate) server: &'a mut Instance,
+    /// The selected database.
+    pub(crate) db: Selected<'a>,
+    pub(crate) session: &'a mut Session,
+    pub(crate) out: &'a mut Reply,
+    /// Inside MULTI or a script time stands still and nothing may block.
+    pub(crate) nested: bool,
+    /// The error code of the command that failed last, for whoever called it.
+    pub(crate) page_faults: Vec<super::fault::FaultAction>,
+}
+
+/// All families. Order matters only for how the table is listed.
+const GROUPS: &[Group] = &[
+    Group { name: "connection", category: category::CONNECTION, commands: connection::COMMANDS },
+    Group { name: "connection", category: category::CONNECTION, commands: client_admin::COMMANDS },
+    Group { name: "server", category: 0, commands: acl_admin::COMMANDS },
+    Group { name: "server", category: 0, commands: introspection::COMMANDS },
+    Group { name: "server", category: 0, commands: server_admin::COMMANDS },
+    Group { name: "server", category: 0, commands: slowlog::COMMANDS },
+    Group { name: "server", category: 0, commands: latency::COMMANDS },
+    Group { name: "transactions", category: category::TRANSACTION, commands: transaction::COMMANDS },
+];
+
+/// Writes a HELP reply: a heading, then each form with its explanation indented below.
+fn help(ctx: &mut Context<'_>, container: &str, rows: &[(&str, &str)]) -> Outcome {
+    ctx.out.array(3 + rows.len() * 2);
+    ctx.out.simple(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for (form, explanation) in rows.iter().chain(&[("HELP", "Prints this help.")]) {
+        ctx.out.simple(form);
+        ctx.out.simple(&format!("    {explanation}"));
+    }
+    Ok(())
+}
