@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::CommandError;
 use super::acl::Acl;
 use super::latency::LatencyMonitor;
 use super::session::{ClientId, Session, Sessions};
 use super::slowlog::SlowLog;
 use super::stats::Stats;
 use super::table::Table;
-use super::CommandError;
 use crate::server::clock::Clock;
-use crate::server::config::{Config, ConfigError, Settings};
+use crate::server::config::{Config, Settings};
 use crate::server::fault::Faults;
 use crate::server::keyspace::{Cycle, Keyspace, Settings as KeyspaceSettings};
 use crate::server::value::random::Random;
@@ -60,17 +60,7 @@ const CLIENT_BYTES: usize = 1_800;
 
 impl Core {
     /// Sets up an empty server.
-    ///
-    /// # Errors
-    /// Says which parameter is wrong.
-    pub(crate) fn new(config: &Config, faults: Arc<Faults>) -> Result<Core, String> {
-        let mut settings = Settings::default();
-        for (name, value) in &config.parameters {
-            settings.set(name, value.as_bytes(), true).map_err(|error| match error {
-                ConfigError::Unknown => format!("unknown parameter `{name}`"),
-                ConfigError::Invalid(why) => format!("parameter `{name}`: {why}"),
-            })?;
-        }
+    pub(crate) fn new(config: &Config, settings: Settings, faults: Arc<Faults>) -> Core {
         let clock = Arc::clone(&config.clock);
         let now_ms = clock.unix_ms();
         let mut random = Random::new(config.seed.unwrap_or(now_ms ^ clock.monotonic_us() << 20));
@@ -101,7 +91,7 @@ impl Core {
             },
         };
         core.server.apply_settings(&mut core.keyspace);
-        Ok(core)
+        core
     }
 
     /// Makes a session for a new client.
@@ -131,12 +121,14 @@ impl Core {
         let reaped = self.keyspace.stats.expired;
         self.keyspace.active_expire(Cycle::Slow, hz, &*clock);
         if self.keyspace.stats.expired != reaped {
-            self.server.note_latency("expire-cycle", clock.monotonic_us() - start_us);
+            self.server
+                .note_latency("expire-cycle", clock.monotonic_us() - start_us);
         }
         if self.server.settings.active_rehashing {
             let start_us = clock.monotonic_us();
             // One millisecond of each period, as `activerehashing` allows itself.
-            self.keyspace.rehash_while(|| clock.monotonic_us() < start_us + 1000);
+            self.keyspace
+                .rehash_while(|| clock.monotonic_us() < start_us + 1000);
         }
         let used = self.used_memory();
         let stats = &mut self.server.stats;
@@ -150,7 +142,8 @@ impl Core {
     /// Does what is due before the thread sleeps.
     pub(crate) fn before_sleep(&mut self) {
         let clock = Arc::clone(&self.server.clock);
-        self.keyspace.active_expire(Cycle::Fast, self.server.hz(), &*clock);
+        self.keyspace
+            .active_expire(Cycle::Fast, self.server.hz(), &*clock);
     }
 
     /// Returns `used_memory`: keys and values by the sizes of their structures, and buffers.
@@ -188,12 +181,16 @@ impl Instance {
         // The threshold is off by default: ask it before asking for the time.
         if self.settings.latency_threshold_ms > 0 {
             let unix_s = self.clock.unix_ms() / 1000;
-            self.latency.note(event, took_us, unix_s, self.settings.latency_threshold_ms);
+            self.latency
+                .note(event, took_us, unix_s, self.settings.latency_threshold_ms);
         }
     }
 
     pub(crate) fn clients_memory(&self) -> usize {
-        self.sessions.iter().map(|session| session.query_bytes + session.reply_bytes + CLIENT_BYTES).sum()
+        self.sessions
+            .iter()
+            .map(|session| session.query_bytes + session.reply_bytes + CLIENT_BYTES)
+            .sum()
     }
 
     pub(crate) fn used_memory(&self, keyspace: &Keyspace) -> usize {

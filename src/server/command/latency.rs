@@ -9,12 +9,54 @@ use crate::server::resp::Args;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::container("latency", "2.8.13"),
-    Command::new("latency|latest", 2, flag::ADMINISTRATION, Keys::None, "2.8.13", latest),
-    Command::new("latency|history", 3, flag::ADMINISTRATION, Keys::None, "2.8.13", history),
-    Command::new("latency|reset", -2, flag::ADMINISTRATION, Keys::None, "2.8.13", reset),
-    Command::new("latency|doctor", 2, flag::ADMINISTRATION, Keys::None, "2.8.13", doctor),
-    Command::new("latency|histogram", -2, flag::ADMINISTRATION, Keys::None, "7.0.0", histogram),
-    Command::new("latency|help", 2, flag::LOADING | flag::STALE, Keys::None, "2.8.13", latency_help),
+    Command::new(
+        "latency|latest",
+        2,
+        flag::ADMINISTRATION,
+        Keys::None,
+        "2.8.13",
+        latest,
+    ),
+    Command::new(
+        "latency|history",
+        3,
+        flag::ADMINISTRATION,
+        Keys::None,
+        "2.8.13",
+        history,
+    ),
+    Command::new(
+        "latency|reset",
+        -2,
+        flag::ADMINISTRATION,
+        Keys::None,
+        "2.8.13",
+        reset,
+    ),
+    Command::new(
+        "latency|doctor",
+        2,
+        flag::ADMINISTRATION,
+        Keys::None,
+        "2.8.13",
+        doctor,
+    ),
+    Command::new(
+        "latency|histogram",
+        -2,
+        flag::ADMINISTRATION,
+        Keys::None,
+        "7.0.0",
+        histogram,
+    ),
+    Command::new(
+        "latency|help",
+        2,
+        flag::LOADING | flag::STALE,
+        Keys::None,
+        "2.8.13",
+        latency_help,
+    ),
 ];
 
 /// Samples kept per event.
@@ -35,18 +77,24 @@ pub(crate) struct LatencyMonitor {
 
 impl LatencyMonitor {
     /// Notes what took `took_us`, if it reaches the threshold. A threshold of 0 is off.
-    pub(crate) fn note(&mut self, event: &'static str, took_us: u64, unix_s: u64, threshold_ms: i64) {
-        let took_ms = took_us / 1000;
-        let reached = u64::try_from(threshold_ms).is_ok_and(|threshold| threshold > 0 && took_ms >= threshold);
+    pub(crate) fn note(
+        &mut self,
+        event: &'static str,
+        took_us: u64,
+        unix_s: u64,
+        threshold_ms: i64,
+    ) {
+        let spike_ms = took_us / 1000;
+        let reached = u64::try_from(threshold_ms).is_ok_and(|least| least > 0 && spike_ms >= least);
         if !reached {
             return;
         }
         let spikes = self.events.entry(event).or_default();
-        spikes.max_ms = spikes.max_ms.max(took_ms);
+        spikes.max_ms = spikes.max_ms.max(spike_ms);
         match spikes.samples.back_mut() {
-            Some((second, worst)) if *second == unix_s => *worst = (*worst).max(took_ms),
+            Some((second, worst)) if *second == unix_s => *worst = (*worst).max(spike_ms),
             _ => {
-                spikes.samples.push_back((unix_s, took_ms));
+                spikes.samples.push_back((unix_s, spike_ms));
                 if spikes.samples.len() > SAMPLES_MAX {
                     spikes.samples.pop_front();
                 }
@@ -109,7 +157,10 @@ fn doctor(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     for (name, spikes) in &ctx.server.latency.events {
         let count = spikes.samples.len();
-        text.push_str(&format!("{name}: {count} spikes, worst {} ms.\n", spikes.max_ms));
+        text.push_str(&format!(
+            "{name}: {count} spikes, worst {} ms.\n",
+            spikes.max_ms
+        ));
     }
     ctx.out.verbatim(text.as_bytes());
     Ok(())
@@ -121,14 +172,20 @@ fn histogram(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         args.len() == 2
             || args.iter().skip(2).any(|wanted| {
                 let container = name.split('|').next().unwrap_or(name);
-                wanted.eq_ignore_ascii_case(name.as_bytes()) || wanted.eq_ignore_ascii_case(container.as_bytes())
+                wanted.eq_ignore_ascii_case(name.as_bytes())
+                    || wanted.eq_ignore_ascii_case(container.as_bytes())
             })
     };
     let place = ctx.out.defer();
     let mut shown = 0;
-    for entry in table.entries().iter().filter(|entry| named(entry.command.name)) {
+    for entry in table
+        .entries()
+        .iter()
+        .filter(|entry| named(entry.command.name))
+    {
         let stats = ctx.server.stats.command(entry.id);
-        let Some((stats, latency)) = stats.and_then(|stats| Some((stats, stats.latency.as_ref()?))) else {
+        let Some((stats, latency)) = stats.and_then(|stats| Some((stats, stats.latency.as_ref()?)))
+        else {
             continue;
         };
         shown += 1;
@@ -152,11 +209,24 @@ fn latency_help(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() != 2 {
         return Err(CommandError::SYNTAX);
     }
-    help(ctx, "LATENCY", &[
-        ("DOCTOR", "Returns what was observed, in words."),
-        ("HISTOGRAM [COMMAND ...]", "Returns a cumulative histogram of each command's latency in microseconds."),
-        ("HISTORY <event>", "Returns time and latency of each spike of an event."),
-        ("LATEST", "Returns the newest spike of each event."),
-        ("RESET [<event> ...]", "Forgets the spikes of these events, or of all."),
-    ])
+    help(
+        ctx,
+        "LATENCY",
+        &[
+            ("DOCTOR", "Returns what was observed, in words."),
+            (
+                "HISTOGRAM [COMMAND ...]",
+                "Returns a cumulative histogram of each command's latency in microseconds.",
+            ),
+            (
+                "HISTORY <event>",
+                "Returns time and latency of each spike of an event.",
+            ),
+            ("LATEST", "Returns the newest spike of each event."),
+            (
+                "RESET [<event> ...]",
+                "Forgets the spikes of these events, or of all.",
+            ),
+        ],
+    )
 }

@@ -1,27 +1,38 @@
 //! The words clients say: the command table, dispatch, and one file per family.
 //! Knows sessions and replies, never sockets; a command never matches on an encoding.
 
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "every command has the signature that the table asks for"
+)]
+
 mod acl;
 mod acl_admin;
 mod args;
+mod bit;
 mod client_admin;
 mod connection;
 mod core;
 mod digest;
 mod dispatch;
 mod error;
+mod expire;
 mod glob;
 mod histogram;
 mod introspection;
+mod keys;
 mod latency;
+mod object;
+mod scan;
 mod server_admin;
 mod session;
 mod slowlog;
 mod stats;
+mod string;
 mod table;
 mod transaction;
 
-pub(crate) use self::core::{Core, Instance};
+pub(crate) use self::core::{Core, Instance, STARTUP_BYTES};
 pub(crate) use dispatch::Flow;
 pub(crate) use error::CommandError;
 pub(crate) use session::{ClientId, Session};
@@ -42,26 +53,90 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Reply,
     /// Inside MULTI or a script time stands still and nothing may block.
     pub(crate) nested: bool,
-    /// The error code of the command that failed last, for whoever called it.
+    /// Faults that strike at the page a SCAN returns.
     pub(crate) page_faults: Vec<super::fault::FaultAction>,
 }
 
 /// All families. Order matters only for how the table is listed.
 const GROUPS: &[Group] = &[
-    Group { name: "connection", category: category::CONNECTION, commands: connection::COMMANDS },
-    Group { name: "connection", category: category::CONNECTION, commands: client_admin::COMMANDS },
-    Group { name: "server", category: 0, commands: acl_admin::COMMANDS },
-    Group { name: "server", category: 0, commands: introspection::COMMANDS },
-    Group { name: "server", category: 0, commands: server_admin::COMMANDS },
-    Group { name: "server", category: 0, commands: slowlog::COMMANDS },
-    Group { name: "server", category: 0, commands: latency::COMMANDS },
-    Group { name: "transactions", category: category::TRANSACTION, commands: transaction::COMMANDS },
+    Group {
+        name: "connection",
+        category: category::CONNECTION,
+        commands: connection::COMMANDS,
+    },
+    Group {
+        name: "connection",
+        category: category::CONNECTION,
+        commands: client_admin::COMMANDS,
+    },
+    Group {
+        name: "server",
+        category: 0,
+        commands: acl_admin::COMMANDS,
+    },
+    Group {
+        name: "server",
+        category: 0,
+        commands: introspection::COMMANDS,
+    },
+    Group {
+        name: "server",
+        category: 0,
+        commands: server_admin::COMMANDS,
+    },
+    Group {
+        name: "server",
+        category: 0,
+        commands: slowlog::COMMANDS,
+    },
+    Group {
+        name: "server",
+        category: 0,
+        commands: latency::COMMANDS,
+    },
+    Group {
+        name: "generic",
+        category: category::KEYSPACE,
+        commands: keys::COMMANDS,
+    },
+    Group {
+        name: "generic",
+        category: category::KEYSPACE,
+        commands: expire::COMMANDS,
+    },
+    Group {
+        name: "generic",
+        category: category::KEYSPACE,
+        commands: scan::COMMANDS,
+    },
+    Group {
+        name: "generic",
+        category: 0,
+        commands: object::COMMANDS,
+    },
+    Group {
+        name: "string",
+        category: category::STRING,
+        commands: string::COMMANDS,
+    },
+    Group {
+        name: "bitmap",
+        category: category::BITMAP,
+        commands: bit::COMMANDS,
+    },
+    Group {
+        name: "transactions",
+        category: category::TRANSACTION,
+        commands: transaction::COMMANDS,
+    },
 ];
 
 /// Writes a HELP reply: a heading, then each form with its explanation indented below.
 fn help(ctx: &mut Context<'_>, container: &str, rows: &[(&str, &str)]) -> Outcome {
     ctx.out.array(3 + rows.len() * 2);
-    ctx.out.simple(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    ctx.out.simple(&format!(
+        "{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    ));
     for (form, explanation) in rows.iter().chain(&[("HELP", "Prints this help.")]) {
         ctx.out.simple(form);
         ctx.out.simple(&format!("    {explanation}"));

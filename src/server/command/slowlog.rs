@@ -10,10 +10,38 @@ use crate::server::resp::Args;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::container("slowlog", "2.2.12"),
-    Command::new("slowlog|get", -2, flag::ADMIN | flag::LOADING | flag::STALE, Keys::None, "2.2.12", get),
-    Command::new("slowlog|len", 2, flag::ADMIN | flag::LOADING | flag::STALE, Keys::None, "2.2.12", len),
-    Command::new("slowlog|reset", 2, flag::ADMIN | flag::LOADING | flag::STALE, Keys::None, "2.2.12", reset),
-    Command::new("slowlog|help", 2, flag::LOADING | flag::STALE, Keys::None, "6.2.0", slowlog_help),
+    Command::new(
+        "slowlog|get",
+        -2,
+        flag::ADMIN | flag::LOADING | flag::STALE,
+        Keys::None,
+        "2.2.12",
+        get,
+    ),
+    Command::new(
+        "slowlog|len",
+        2,
+        flag::ADMIN | flag::LOADING | flag::STALE,
+        Keys::None,
+        "2.2.12",
+        len,
+    ),
+    Command::new(
+        "slowlog|reset",
+        2,
+        flag::ADMIN | flag::LOADING | flag::STALE,
+        Keys::None,
+        "2.2.12",
+        reset,
+    ),
+    Command::new(
+        "slowlog|help",
+        2,
+        flag::LOADING | flag::STALE,
+        Keys::None,
+        "6.2.0",
+        slowlog_help,
+    ),
 ];
 
 /// Arguments and bytes of each that an entry keeps.
@@ -39,7 +67,14 @@ pub(crate) struct SlowLog {
 }
 
 impl SlowLog {
-    pub(crate) fn push(&mut self, args: Args<'_>, unix_s: u64, took_us: u64, from: (&str, &str), max_len: i64) {
+    pub(crate) fn push(
+        &mut self,
+        args: Args<'_>,
+        unix_s: u64,
+        took_us: u64,
+        from: (&str, &str),
+        max_len: i64,
+    ) {
         self.entries.push_front(Entry {
             id: self.next_id,
             unix_s,
@@ -49,12 +84,17 @@ impl SlowLog {
             client: from.1.to_owned(),
         });
         self.next_id += 1;
-        self.entries.truncate(usize::try_from(max_len).unwrap_or(usize::MAX));
+        self.entries
+            .truncate(usize::try_from(max_len).unwrap_or(usize::MAX));
     }
 }
 
 fn clip(args: Args<'_>) -> Vec<Vec<u8>> {
-    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let shown = if args.len() > ARGS_MAX {
+        ARGS_MAX - 1
+    } else {
+        args.len()
+    };
     let mut clipped: Vec<Vec<u8>> = args
         .iter()
         .take(shown)
@@ -111,9 +151,16 @@ fn reset(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn slowlog_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    help(ctx, "SLOWLOG", &[
-        ("GET [<count>]", "Returns the newest entries (default: 10, -1 means all): id, time, microseconds, arguments, client address, client name."),
-        ("LEN", "Returns the number of entries."),
-        ("RESET", "Empties the log."),
-    ])
+    help(
+        ctx,
+        "SLOWLOG",
+        &[
+            (
+                "GET [<count>]",
+                "Returns the newest entries (default: 10, -1 means all): id, time, microseconds, arguments, client address, client name.",
+            ),
+            ("LEN", "Returns the number of entries."),
+            ("RESET", "Empties the log."),
+        ],
+    )
 }

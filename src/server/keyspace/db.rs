@@ -71,7 +71,11 @@ impl Db {
     }
 
     pub(crate) fn deadline(&self, key: &[u8]) -> Option<u64> {
-        if self.expires.is_empty() { None } else { self.expires.get(key).copied() }
+        if self.expires.is_empty() {
+            None
+        } else {
+            self.expires.get(key).copied()
+        }
     }
 
     pub(super) fn set_deadline(&mut self, key: &[u8], at_ms: u64) {
@@ -102,7 +106,11 @@ impl Db {
 
     /// Takes `key` out with its deadline.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<(Object, Option<u64>)> {
-        let deadline = if self.expires.is_empty() { None } else { self.expires.remove(key) };
+        let deadline = if self.expires.is_empty() {
+            None
+        } else {
+            self.expires.remove(key)
+        };
         let (_, object) = self.keys.remove(key)?;
         self.bytes = self.bytes.saturating_sub(object.weight() + key_bytes(key));
         Some((object, deadline.map(|(_, at_ms)| at_ms)))

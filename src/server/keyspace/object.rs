@@ -16,7 +16,11 @@ const WEIGHT_UNIT: usize = 16;
 
 impl Object {
     pub(crate) fn new(value: Value, access: Access) -> Object {
-        let mut object = Object { value, access, weight: 0 };
+        let mut object = Object {
+            value,
+            access,
+            weight: 0,
+        };
         object.weigh();
         object
     }
@@ -31,7 +35,9 @@ impl Object {
 
     /// Returns the footprint at the last measurement, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        usize::try_from(self.weight).unwrap_or(usize::MAX).saturating_mul(WEIGHT_UNIT)
+        usize::try_from(self.weight)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(WEIGHT_UNIT)
     }
 }
 
@@ -52,7 +58,11 @@ const LFU_LOG_FACTOR: u32 = 10;
 
 impl Access {
     pub(crate) fn new(now_ms: u64, lfu: bool) -> Access {
-        if lfu { Access(minutes(now_ms) << 8 | LFU_INITIAL) } else { Access(seconds(now_ms)) }
+        if lfu {
+            Access(minutes(now_ms) << 8 | LFU_INITIAL)
+        } else {
+            Access(seconds(now_ms))
+        }
     }
 
     /// Notes a use. `luck` is a random number: a frequent key's counter seldom moves.
@@ -75,10 +85,6 @@ impl Access {
     pub(crate) fn frequency(self, now_ms: u64) -> u32 {
         let elapsed = minutes(now_ms).wrapping_sub(self.0 >> 8) & 0xffff;
         (self.0 & 0xff).saturating_sub(elapsed)
-    }
-
-    pub(crate) fn set_idle(&mut self, now_ms: u64, idle_s: u64) {
-        self.0 = seconds(now_ms).saturating_sub(u32::try_from(idle_s).unwrap_or(u32::MAX));
     }
 
     pub(crate) fn raw(self) -> u32 {

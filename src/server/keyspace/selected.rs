@@ -27,7 +27,11 @@ pub(crate) struct Selected<'a> {
 
 impl<'a> Selected<'a> {
     pub(super) fn new(keyspace: &'a mut Keyspace, index: usize) -> Selected<'a> {
-        Selected { keyspace, index, no_touch: false }
+        Selected {
+            keyspace,
+            index,
+            no_touch: false,
+        }
     }
 
     fn db(&self) -> &Db {
@@ -50,13 +54,18 @@ impl<'a> Selected<'a> {
     pub(crate) fn lookup_read(&mut self, key: &[u8]) -> Option<&Value> {
         self.keyspace.expire_if_due(self.index, key);
         let found = self.touched(key).is_some();
-        let stats = &mut self.keyspace.stats;
-        if found {
-            stats.hits += 1;
-        } else {
-            stats.misses += 1;
-        }
+        self.count(found);
         self.db().get(key).map(|object| &object.value)
+    }
+
+    fn count(&mut self, hit: bool) {
+        let stats = &mut self.keyspace.stats;
+        let counter = if hit {
+            &mut stats.hits
+        } else {
+            &mut stats.misses
+        };
+        *counter += 1;
     }
 
     /// Returns the value for changing: expires it if due, notes the use. Call
@@ -66,20 +75,23 @@ impl<'a> Selected<'a> {
         self.touched(key).map(|object| &mut object.value)
     }
 
-    /// Returns the object without noting a use or counting a hit, but expires it if due: TYPE,
-    /// TTL, OBJECT and EXISTS in Redis are of this kind in one way or another.
+    /// Returns the object without noting a use, for TYPE, TTL, OBJECT and EXISTS. Like any other
+    /// look-up it expires the key if due, and counts a hit or a miss.
     pub(crate) fn lookup_quiet(&mut self, key: &[u8]) -> Option<&Object> {
         self.keyspace.expire_if_due(self.index, key);
+        let found = self.db().get(key).is_some();
+        self.count(found);
         self.db().get(key)
+    }
+
+    /// Removes the key if it is due; tells whether it was.
+    pub(crate) fn expire_if_due(&mut self, key: &[u8]) -> bool {
+        self.keyspace.expire_if_due(self.index, key)
     }
 
     /// Returns the object as it lies there, expired or not, and changes nothing: MEMORY USAGE.
     pub(crate) fn peek(&self, key: &[u8]) -> Option<&Object> {
         self.db().get(key)
-    }
-
-    pub(crate) fn object_mut(&mut self, key: &[u8]) -> Option<&mut Object> {
-        self.db_mut().get_mut(key)
     }
 
     fn touched(&mut self, key: &[u8]) -> Option<&mut Object> {
@@ -88,7 +100,9 @@ impl<'a> Selected<'a> {
         let random = &mut self.keyspace.random;
         let object = self.keyspace.dbs[self.index].get_mut(key)?;
         if !no_touch {
-            object.access.touch(now_ms, lfu, || u32::try_from(random.next_u64() >> 33).unwrap_or(0));
+            object.access.touch(now_ms, lfu, || {
+                u32::try_from(random.next_u64() >> 33).unwrap_or(0)
+            });
         }
         Some(object)
     }
@@ -109,7 +123,8 @@ impl<'a> Selected<'a> {
     /// Puts an object back under a name: RENAME, MOVE and COPY keep what they know of a key.
     pub(crate) fn put_object(&mut self, key: &[u8], object: Object) {
         if let Some(old) = self.db_mut().put(key, object) {
-            self.keyspace.free(old.value, self.keyspace.settings.lazy_server_del);
+            self.keyspace
+                .free(old.value, self.keyspace.settings.lazy_server_del);
         }
     }
 
@@ -140,14 +155,34 @@ impl<'a> Selected<'a> {
 
     /// Removes the key if its collection has become empty; call it after taking elements out.
     pub(crate) fn delete_if_empty(&mut self, key: &[u8]) -> bool {
-        let empty = self.db().get(key).is_some_and(|object| object.value.is_empty());
-        empty && self.keyspace.remove(self.index, key, self.keyspace.settings.lazy_server_del)
+        let empty = self
+            .db()
+            .get(key)
+            .is_some_and(|object| object.value.is_empty());
+        empty
+            && self
+                .keyspace
+                .remove(self.index, key, self.keyspace.settings.lazy_server_del)
     }
 
-    /// Notes that the value under `key` changed: watchers, dirty counter, footprint.
+    /// Notes that the value under `key` changed in place: watchers, dirty counter, footprint.
     pub(crate) fn changed(&mut self, key: &[u8], changes: usize) {
-        self.keyspace.changed(self.index, key, u64::try_from(changes).unwrap_or(0));
+        self.note_change(key, changes);
         self.db_mut().weigh(key);
+    }
+
+    /// Notes a change whose value was put in whole, and so has been weighed.
+    pub(crate) fn note_change(&mut self, key: &[u8], changes: usize) {
+        self.keyspace
+            .changed(self.index, key, u64::try_from(changes).unwrap_or(0));
+    }
+
+    /// Removes a key whose deadline was just set to a moment in the past.
+    pub(crate) fn delete_as_expired(&mut self, key: &[u8]) {
+        let lazy = self.keyspace.settings.lazy_expire;
+        if self.keyspace.remove(self.index, key, lazy) {
+            self.note_change(key, 1);
+        }
     }
 
     /// Returns the deadline of a key, in Unix milliseconds.

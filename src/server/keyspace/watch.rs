@@ -35,11 +35,6 @@ impl Watches {
         self.touched.contains(&client)
     }
 
-    /// Marks a client's EXEC as failed: a key it watches was past its TTL already.
-    pub(crate) fn spoil(&mut self, client: u64) {
-        self.touched.insert(client);
-    }
-
     pub(super) fn touch(&mut self, db: usize, key: &[u8]) {
         // The usual case, and the reason why the look-up below may build a key.
         if self.by_key.is_empty() {

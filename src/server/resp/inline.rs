@@ -21,7 +21,9 @@ fn take_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     loop {
         match rest {
             [] => return Some((word, rest)),
-            [space, ..] if space.is_ascii_whitespace() || *space == 0 => return Some((word, &rest[1..])),
+            [space, ..] if space.is_ascii_whitespace() || *space == 0 => {
+                return Some((word, &rest[1..]));
+            }
             [b'"', tail @ ..] => return close(word, tail, take_double_quoted),
             [b'\'', tail @ ..] => return close(word, tail, take_single_quoted),
             [byte, tail @ ..] => {
@@ -49,7 +51,9 @@ fn take_double_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a 
         match rest {
             [] => return None,
             [b'"', tail @ ..] => return Some(tail),
-            [b'\\', b'x', high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            [b'\\', b'x', high, low, tail @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
                 word.push(hex(*high) * 16 + hex(*low));
                 rest = tail;
             }
@@ -103,7 +107,12 @@ mod tests {
 
     fn words(line: &str) -> Option<Vec<String>> {
         let words = split_words(line.as_bytes())?;
-        Some(words.iter().map(|word| word.escape_ascii().to_string()).collect())
+        Some(
+            words
+                .iter()
+                .map(|word| word.escape_ascii().to_string())
+                .collect(),
+        )
     }
 
     #[test]
@@ -116,7 +125,11 @@ mod tests {
             (r#"a"b" c"#, vec!["ab", "c"]),
             (r#""""#, vec![""]),
         ] {
-            assert_eq!(words(line), Some(expected.into_iter().map(String::from).collect()), "{line}");
+            assert_eq!(
+                words(line),
+                Some(expected.into_iter().map(String::from).collect()),
+                "{line}"
+            );
         }
     }
 

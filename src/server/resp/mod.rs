@@ -9,4 +9,4 @@ mod request;
 pub(crate) use inline::split_words;
 pub(crate) use number::{double_text, parse_i64};
 pub(crate) use reply::{Proto, Reply};
-pub(crate) use request::{Args, Limits, OwnedArgs, RequestParser};
+pub(crate) use request::{Args, Limits, OwnedArgs, Progress, RequestParser};
