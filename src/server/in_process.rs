@@ -65,12 +65,10 @@ impl InProcess {
             self.core.server.sessions.put(session);
         }
         let killed = std::mem::take(&mut self.core.server.attention);
-        for mut session in killed
-            .into_iter()
-            .filter_map(|id| self.core.server.sessions.take(id))
-        {
-            let session: &mut Session = &mut session;
-            self.core.disconnect(session);
+        for id in killed {
+            if let Some(mut session) = self.core.server.sessions.take(id) {
+                self.core.disconnect(&mut session);
+            }
         }
         reply.take()
     }
