@@ -11,6 +11,7 @@ mod acl_admin;
 mod args;
 mod bit;
 mod client_admin;
+mod collection_scan;
 mod connection;
 mod core;
 mod digest;
@@ -18,19 +19,28 @@ mod dispatch;
 mod error;
 mod expire;
 mod glob;
+mod hash;
+mod hash_ttl;
 mod histogram;
 mod introspection;
 mod keys;
 mod latency;
+mod list;
 mod object;
+mod sample;
 mod scan;
 mod server_admin;
 mod session;
+mod set;
 mod slowlog;
 mod stats;
 mod string;
 mod table;
 mod transaction;
+mod typed;
+mod zset;
+mod zset_algebra;
+mod zset_range;
 
 pub(crate) use self::core::{Core, Instance, STARTUP_BYTES};
 pub(crate) use dispatch::Flow;
@@ -123,6 +133,41 @@ const GROUPS: &[Group] = &[
         name: "bitmap",
         category: category::BITMAP,
         commands: bit::COMMANDS,
+    },
+    Group {
+        name: "list",
+        category: category::LIST,
+        commands: list::COMMANDS,
+    },
+    Group {
+        name: "set",
+        category: category::SET,
+        commands: set::COMMANDS,
+    },
+    Group {
+        name: "hash",
+        category: category::HASH,
+        commands: hash::COMMANDS,
+    },
+    Group {
+        name: "hash",
+        category: category::HASH,
+        commands: hash_ttl::COMMANDS,
+    },
+    Group {
+        name: "sorted-set",
+        category: category::SORTEDSET,
+        commands: zset::COMMANDS,
+    },
+    Group {
+        name: "sorted-set",
+        category: category::SORTEDSET,
+        commands: zset_range::COMMANDS,
+    },
+    Group {
+        name: "sorted-set",
+        category: category::SORTEDSET,
+        commands: zset_algebra::COMMANDS,
     },
     Group {
         name: "transactions",

@@ -1,6 +1,6 @@
 //! How much work freeing a value is, as Redis guesses it. The guess decides between freeing here and
 //! handing over to the background thread, so it is imitated with its blind spots: a string of 512 MB
-//! counts 1.
+//! counts 1, and of a stream's groups only the first is asked how much it has pending.
 
 use super::Value;
 use super::hash::HashEncoding;
@@ -32,6 +32,12 @@ impl Value {
                 HashEncoding::Table(table) => table.fields.len(),
                 HashEncoding::Listpack(_) | HashEncoding::ListpackEx(_) => 1,
             },
+            Self::Stream(stream) => {
+                let first = stream.groups.values().next();
+                let groups =
+                    first.map_or(0, |group| stream.groups.len() * (1 + group.pending.len()));
+                stream.nodes().nodes() + groups
+            }
         }
     }
 }

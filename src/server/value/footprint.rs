@@ -16,8 +16,10 @@ use super::Value;
 use super::dict::Dict;
 use super::hash::{Hash, HashEncoding};
 use super::list::List;
+use super::rax::Rax;
 use super::set::{Set, SetEncoding};
 use super::size_class::{sds, usable};
+use super::stream::Stream;
 use super::string::StringValue;
 use super::zset::{Zset, ZsetEncoding};
 
@@ -39,6 +41,13 @@ const LISTPACK_EX: usize = usable(40);
 /// What a field with a TTL costs beside its entry: expiry and its place in the bucket.
 const FIELD_TTL: usize = 16;
 
+const STREAM: usize = 80;
+const GROUP: usize = 40;
+const CONSUMER: usize = 24;
+const PENDING: usize = 24;
+/// The last node of a stream is allocated for its full size at once.
+const STREAM_NODE_PREALLOCATED: usize = 4096;
+
 impl Value {
     /// Returns the bytes that the value takes, without its key. `samples` elements are weighed; 0
     /// weighs all of them.
@@ -50,6 +59,7 @@ impl Value {
             Self::Set(set) => set_bytes(set, samples),
             Self::Zset(zset) => zset_bytes(zset, samples),
             Self::Hash(hash) => hash_bytes(hash, samples),
+            Self::Stream(stream) => stream_bytes(stream, samples),
         }
     }
 }
@@ -113,6 +123,32 @@ fn zset_bytes(zset: &Zset, samples: usize) -> usize {
             OBJECT + ZSET + SKIPLIST + SKIPLIST_HEAD + dict_bytes(&indexed.scores) + members
         }
     }
+}
+
+fn stream_bytes(stream: &Stream, samples: usize) -> usize {
+    let nodes = stream.nodes();
+    let mut bytes = OBJECT + STREAM + rax_bytes(nodes);
+    if let Some((_, last)) = nodes.last() {
+        let full = nodes
+            .iter()
+            .take(nodes.len() - 1)
+            .map(|(_, pack)| usable(pack.byte_len()));
+        bytes += extrapolate(full, samples, nodes.len() - 1);
+        bytes += usable(last.byte_len().max(STREAM_NODE_PREALLOCATED));
+    }
+    for group in stream.groups.values() {
+        bytes += GROUP + rax_bytes(&group.pending) + PENDING * group.pending.len();
+        for (name, consumer) in &group.consumers {
+            bytes += CONSUMER + name.len() + rax_bytes(&consumer.pending);
+        }
+    }
+    bytes
+}
+
+/// The guess of Redis up to 8.2: an ID per key, a node header of 4 bytes and 30 pointers per node.
+/// Far too much for a long pending list, and so it is there.
+fn rax_bytes<V>(tree: &Rax<V>) -> usize {
+    24 + 16 * tree.len() + (4 + 30 * 8) * tree.nodes()
 }
 
 fn dict_bytes<K, V>(dict: &Dict<K, V>) -> usize {

@@ -305,6 +305,13 @@ impl Hash {
         }
     }
 
+    /// Takes a field out if it is due; tells whether it was.
+    pub fn drop_if_due(&mut self, field: &[u8], now_ms: i64) -> bool {
+        self.has_mortal_fields()
+            && matches!(self.due(field), Some(Some(at)) if at <= now_ms)
+            && self.remove(field)
+    }
+
     /// Takes out up to `limit` fields that are due; returns how many went.
     pub fn reap(&mut self, now_ms: i64, limit: usize) -> usize {
         match &mut self.encoding {

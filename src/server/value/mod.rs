@@ -5,6 +5,7 @@ pub mod dict;
 mod effort;
 mod footprint;
 pub mod hash;
+pub mod hyperloglog;
 pub mod intset;
 pub mod limits;
 pub mod list;
@@ -12,16 +13,20 @@ pub mod listpack;
 pub mod number;
 pub mod quicklist;
 pub mod random;
+pub mod rax;
 pub mod set;
 pub mod siphash;
 pub mod size_class;
 pub mod skiplist;
+pub mod stream;
 pub mod string;
 pub mod zset;
 
+pub use effort::LAZYFREE_THRESHOLD;
 use hash::Hash;
 use list::List;
 use set::Set;
+use stream::Stream;
 use string::StringValue;
 use zset::Zset;
 
@@ -38,6 +43,8 @@ pub enum Value {
     Zset(Box<Zset>),
     /// A hash.
     Hash(Box<Hash>),
+    /// A stream.
+    Stream(Box<Stream>),
 }
 
 impl Value {
@@ -49,6 +56,7 @@ impl Value {
             Self::Set(_) => "set",
             Self::Zset(_) => "zset",
             Self::Hash(_) => "hash",
+            Self::Stream(_) => "stream",
         }
     }
 
@@ -60,13 +68,14 @@ impl Value {
             Self::Set(set) => set.encoding(),
             Self::Zset(zset) => zset.encoding(),
             Self::Hash(hash) => hash.encoding(),
+            Self::Stream(_) => "stream",
         }
     }
 
-    /// Tells whether this is a collection without elements, which no key may hold.
+    /// Tells whether this is a collection without elements, which no key may hold. Streams may be empty.
     pub fn is_empty(&self) -> bool {
         match self {
-            Self::String(_) => false,
+            Self::String(_) | Self::Stream(_) => false,
             Self::List(list) => list.is_empty(),
             Self::Set(set) => set.is_empty(),
             Self::Zset(zset) => zset.is_empty(),
@@ -102,5 +111,11 @@ impl From<Zset> for Value {
 impl From<Hash> for Value {
     fn from(value: Hash) -> Self {
         Self::Hash(Box::new(value))
+    }
+}
+
+impl From<Stream> for Value {
+    fn from(value: Stream) -> Self {
+        Self::Stream(Box::new(value))
     }
 }

@@ -395,10 +395,10 @@ fn element_score(element: Element<'_>) -> f64 {
 }
 
 fn insert_sorted(pack: &mut Listpack, member: &[u8], score: f64) {
-    let text = if score.abs() < EXACT
-        && score.fract() == 0.0
-        && !(score == 0.0 && score.is_sign_negative())
-    {
+    // As in Redis, negative zero loses its sign here: it is stored as an integer.
+    let text = if score == 0.0 {
+        "0".to_owned()
+    } else if score.abs() < EXACT && score.fract() == 0.0 {
         format!("{score:.0}")
     } else {
         format_double(score)
@@ -507,7 +507,6 @@ mod tests {
         let limits = Limits::default();
         for score in [
             0.1,
-            -0.0,
             1e300,
             f64::INFINITY,
             f64::NEG_INFINITY,
