@@ -29,6 +29,7 @@ mod list;
 mod object;
 mod sample;
 mod scan;
+mod script;
 mod server_admin;
 mod session;
 mod set;
@@ -45,6 +46,7 @@ mod zset_range;
 pub(crate) use self::core::{Core, Instance, STARTUP_BYTES};
 pub(crate) use dispatch::Flow;
 pub(crate) use error::CommandError;
+pub(crate) use script::{Meanwhile, Verdict};
 pub(crate) use session::{ClientId, Session};
 
 use self::table::{Group, category};
@@ -168,6 +170,11 @@ const GROUPS: &[Group] = &[
         name: "sorted-set",
         category: category::SORTEDSET,
         commands: zset_algebra::COMMANDS,
+    },
+    Group {
+        name: "scripting",
+        category: category::SCRIPTING,
+        commands: script::COMMANDS,
     },
     Group {
         name: "transactions",
