@@ -1,1 +1,4 @@
 //! All integration tests, in one crate.
+
+#[cfg(feature = "server")]
+mod server;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::command::{Core, Session};
+use super::command::Core;
 use super::config::{Config, Settings};
 use super::fault::Faults;
 use super::resp::{OwnedArgs, Reply};
@@ -64,8 +64,7 @@ impl InProcess {
         } else {
             self.core.server.sessions.put(session);
         }
-        let killed = std::mem::take(&mut self.core.server.attention);
-        for id in killed {
+        for id in std::mem::take(&mut self.core.server.attention) {
             if let Some(mut session) = self.core.server.sessions.take(id) {
                 self.core.disconnect(&mut session);
             }
