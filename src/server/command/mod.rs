@@ -22,6 +22,7 @@ mod glob;
 mod hash;
 mod hash_ttl;
 mod histogram;
+mod hyperloglog;
 mod introspection;
 mod keys;
 mod latency;
@@ -34,6 +35,10 @@ mod session;
 mod set;
 mod slowlog;
 mod stats;
+mod stream;
+mod stream_group;
+mod stream_info;
+mod stream_read;
 mod string;
 mod table;
 mod transaction;
@@ -168,6 +173,31 @@ const GROUPS: &[Group] = &[
         name: "sorted-set",
         category: category::SORTEDSET,
         commands: zset_algebra::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream_read::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream_group::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream_info::COMMANDS,
+    },
+    Group {
+        name: "hyperloglog",
+        category: category::HYPERLOGLOG,
+        commands: hyperloglog::COMMANDS,
     },
     Group {
         name: "transactions",
