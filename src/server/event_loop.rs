@@ -16,7 +16,7 @@ use std::time::Duration;
 use mio::Waker;
 
 use super::client::{Connection, Fill, Work};
-use super::command::{ClientId, Core};
+use super::command::{ClientId, Core, Meanwhile, Verdict};
 use super::config::{Config, Settings};
 use super::fault::Faults;
 use super::net::{Accepted, Net, Turn};
@@ -99,11 +99,16 @@ impl Server {
     /// # Errors
     /// Fails when the poller does.
     pub fn run(self) -> io::Result<()> {
-        let core = Core::new(&self.config, self.settings, Arc::clone(&self.handle.faults));
+        let mut core = Core::new(&self.config, self.settings, Arc::clone(&self.handle.faults));
+        let net = Rc::new(RefCell::new(self.net));
+        core.server.meanwhile = Some(Rc::new(Caretaker {
+            net: Rc::clone(&net),
+            bulk_len_max: core.server.settings.bulk_len_max,
+        }));
         let mut turning = EventLoop {
             next_cron_us: core.server.clock.monotonic_us(),
             core,
-            net: Rc::new(RefCell::new(self.net)),
+            net,
             stop: self.handle.stop,
             unflushed: Vec::new(),
             waiting: Vec::new(),
@@ -347,5 +352,66 @@ impl EventLoop {
         for id in idle {
             self.close(id);
         }
+    }
+}
+
+/// Looks after clients while a script holds the command thread: it cannot run commands, but it can
+/// say so, and it knows the two that end a script.
+struct Caretaker {
+    net: Rc<RefCell<Net>>,
+    bulk_len_max: i64,
+}
+
+const BUSY: &[u8] =
+    b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n";
+const UNKILLABLE: &[u8] =
+    b"-UNKILLABLE Sorry the script already executed write commands against the \
+    dataset. You can either wait the script termination or kill the server in a hard way using the \
+    SHUTDOWN NOSAVE command.\r\n";
+
+impl Meanwhile for Caretaker {
+    fn serve(&self, has_written: bool) -> Verdict {
+        let mut net = self.net.borrow_mut();
+        let Ok(turn) = net.poll(Duration::ZERO) else {
+            return Verdict::GoOn;
+        };
+        // New clients are taken in when the script is over.
+        net.accept_later |= turn.acceptable;
+        let mut verdict = if turn.signal {
+            Verdict::ShutDown
+        } else {
+            Verdict::GoOn
+        };
+        for id in turn.writable {
+            net.flush(id);
+        }
+        for id in turn.readable {
+            let filled = net.fill(id);
+            if matches!(filled, Some((_, Fill::More | Fill::Closed))) {
+                net.ready.push(id);
+            }
+            let Some(connection) = net.get_mut(id) else {
+                continue;
+            };
+            connection.put_off(self.bulk_len_max, |args, authenticated| {
+                if !authenticated {
+                    return b"-NOAUTH Authentication required.\r\n".to_vec();
+                }
+                if args.is(0, "SHUTDOWN") && args.is(1, "NOSAVE") {
+                    verdict = Verdict::ShutDown;
+                    return Vec::new();
+                }
+                if !(args.is(0, "SCRIPT") && args.is(1, "KILL")) {
+                    return BUSY.to_vec();
+                }
+                if has_written {
+                    return UNKILLABLE.to_vec();
+                }
+                verdict = Verdict::Kill;
+                b"+OK\r\n".to_vec()
+            });
+            net.flush(id);
+        }
+        verdict
     }
 }

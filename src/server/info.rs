@@ -205,10 +205,10 @@ fn memory_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keysp
     section.field("allocator_active", rss);
     section.field("allocator_resident", rss);
     section.bytes("total_system_memory", system_memory_bytes().unwrap_or(0));
-    section.field("used_memory_lua", 0);
-    section.field("used_memory_vm_eval", 0);
+    section.bytes("used_memory_lua", server.scripts.memory_bytes());
+    section.field("used_memory_vm_eval", server.scripts.memory_bytes());
     section.field("used_memory_scripts_eval", 0);
-    section.field("number_of_cached_scripts", 0);
+    section.field("number_of_cached_scripts", server.scripts.len());
     section.field("number_of_functions", 0);
     section.field("number_of_libraries", 0);
     section.bytes(

@@ -1,11 +1,13 @@
 //! The server without its sockets: everything commands can reach, and what time does to it.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::CommandError;
 use super::acl::Acl;
 use super::latency::LatencyMonitor;
+use super::script::{Meanwhile, Scripts};
 use super::session::{ClientId, Session, Sessions};
 use super::slowlog::SlowLog;
 use super::stats::Stats;
@@ -26,6 +28,9 @@ pub(crate) struct Instance {
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: LatencyMonitor,
+    pub(crate) scripts: Scripts,
+    /// Who looks after the other clients while a script runs for too long.
+    pub(crate) meanwhile: Option<Rc<dyn Meanwhile>>,
     pub(crate) pause: Option<Pause>,
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
@@ -78,6 +83,8 @@ impl Core {
                 stats: Stats::default(),
                 slowlog: SlowLog::default(),
                 latency: LatencyMonitor::default(),
+                scripts: Scripts::default(),
+                meanwhile: None,
                 pause: None,
                 run_id,
                 replication_id,

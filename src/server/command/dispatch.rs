@@ -232,7 +232,7 @@ impl Context<'_> {
     }
 
     /// Lets the faults strike that a test has set for this command.
-    fn suffer(&mut self, entry: &Entry, args: Args<'_>) -> Outcome {
+    pub(super) fn suffer(&mut self, entry: &Entry, args: Args<'_>) -> Outcome {
         let keys = || {
             entry
                 .command

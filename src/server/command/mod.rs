@@ -30,6 +30,7 @@ mod list;
 mod object;
 mod sample;
 mod scan;
+mod script;
 mod server_admin;
 mod session;
 mod set;
@@ -50,6 +51,7 @@ mod zset_range;
 pub(crate) use self::core::{Core, Instance, STARTUP_BYTES};
 pub(crate) use dispatch::Flow;
 pub(crate) use error::CommandError;
+pub(crate) use script::{Meanwhile, Verdict};
 pub(crate) use session::{ClientId, Session};
 
 use self::table::{Group, category};
@@ -198,6 +200,11 @@ const GROUPS: &[Group] = &[
         name: "hyperloglog",
         category: category::HYPERLOGLOG,
         commands: hyperloglog::COMMANDS,
+    },
+    Group {
+        name: "scripting",
+        category: category::SCRIPTING,
+        commands: script::COMMANDS,
     },
     Group {
         name: "transactions",
