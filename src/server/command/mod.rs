@@ -28,6 +28,7 @@ mod keys;
 mod latency;
 mod list;
 mod object;
+mod persistence;
 mod sample;
 mod scan;
 mod script;
@@ -130,6 +131,11 @@ const GROUPS: &[Group] = &[
         name: "generic",
         category: 0,
         commands: object::COMMANDS,
+    },
+    Group {
+        name: "server",
+        category: 0,
+        commands: persistence::COMMANDS,
     },
     Group {
         name: "string",

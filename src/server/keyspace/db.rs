@@ -5,7 +5,7 @@ use super::object::Object;
 use crate::server::value::Value;
 use crate::server::value::dict::Dict;
 use crate::server::value::siphash::HashSeed;
-use crate::server::value::size_class::{sds, usable};
+use crate::server::value::size_class::sds;
 
 /// A key's bytes.
 pub(crate) type Key = Box<[u8]>;

@@ -78,7 +78,7 @@ mod tests {
             .into_iter()
             .map(|text| StringValue::encode(text.into()).into())
             .collect();
-        for count in [3, 600, 3000] {
+        for count in [3u32, 600, 3000] {
             let mut list = List::new();
             let mut numbers = Set::new(b"0", 1, seed, &limits);
             let mut words = Set::new(b"w", 1, seed, &limits);
@@ -92,7 +92,11 @@ mod tests {
                 words.add(text.as_bytes(), &limits);
                 hash.set(text.as_bytes(), b"value", &limits);
                 zset.set(text.as_bytes(), f64::from(n) / 3.0, &limits);
-                stream.append(StreamId::new(n as u64 + 1, 0), &["field", &text], &limits);
+                stream.append(
+                    StreamId::new(u64::from(n) + 1, 0),
+                    &["field", &text],
+                    &limits,
+                );
             }
             let mut mortal = hash.clone();
             mortal.expire_at(b"element:1", 5_000_000_000_000);

@@ -14,7 +14,7 @@ use super::load::{self, Home};
 use super::read::Reader;
 use super::write::Writer;
 use super::{VERSION, VERSION_FIELD_TTL, VERSION_MAX, kind, save};
-use crate::server::keyspace::Keyspace;
+use crate::server::keyspace::{Db, Keyspace};
 use crate::server::value::limits::Limits;
 
 mod opcode {
@@ -84,7 +84,7 @@ fn write_all(keyspace: &Keyspace, file: &mut Checksummed, redis_version: &str) -
     let any_mortal = keyspace
         .dbs()
         .iter()
-        .flat_map(|db| db.entries())
+        .flat_map(Db::entries)
         .any(|(_, value, _)| mortal(save::kind_of(value)));
     let version = if any_mortal {
         VERSION_FIELD_TTL

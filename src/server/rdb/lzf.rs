@@ -31,9 +31,9 @@ pub(super) fn compress(input: &[u8]) -> Option<Vec<u8>> {
         push_literals(&mut output, &input[literals..at]);
         let offset = at - candidate.unwrap_or(0) - 1;
         let [low, high, ..] = offset.to_le_bytes();
-        match byte(length - 2) {
-            short @ ..7 => output.push(short << 5 | high),
-            long => output.extend_from_slice(&[7 << 5 | high, long - 7]),
+        match length - 2 {
+            short @ ..7 => output.push(byte(short) << 5 | high),
+            long => output.extend_from_slice(&[7 << 5 | high, byte(long - 7)]),
         }
         output.push(low);
         for inside in at + 1..at + length {
@@ -101,12 +101,9 @@ fn hash(bytes: &[u8]) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "callers stay below 263 - 7"
-)]
+/// A length that is known to fit into a byte.
 fn byte(value: usize) -> u8 {
-    value.min(u8::MAX as usize + 7) as u8
+    u8::try_from(value).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

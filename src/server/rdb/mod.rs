@@ -14,7 +14,7 @@ mod save;
 mod write;
 
 pub(crate) use dump::{dump, restore};
-pub(crate) use error::{RdbError, RdbErrorKind};
+pub(crate) use error::RdbErrorKind;
 pub(crate) use file::{load_file, save_file};
 pub(crate) use load::Home;
 

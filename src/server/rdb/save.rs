@@ -67,7 +67,7 @@ fn set(out: &mut Writer, set: &Set) {
         SetEncoding::Listpack(pack) => out.blob(pack.as_bytes()),
         SetEncoding::Table(table) => {
             out.count(table.len());
-            for (member, ()) in table.iter() {
+            for (member, ()) in &**table {
                 out.string(member);
             }
         }
@@ -101,7 +101,7 @@ fn hash(out: &mut Writer, hash: &Hash) {
                 out.i64_le(first);
             }
             out.count(table.fields.len());
-            for (field, value) in table.fields.iter() {
+            for (field, value) in &table.fields {
                 if let Some(first) = first {
                     let due = table.due.get(field).map(|due| due - first + 1);
                     out.len(due.and_then(|due| u64::try_from(due).ok()).unwrap_or(0));
