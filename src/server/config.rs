@@ -24,6 +24,8 @@ pub struct Config {
     pub seed: Option<u64>,
     /// End cleanly on SIGTERM and SIGINT. An embedder that handles signals itself leaves it off.
     pub handle_signals: bool,
+    /// An RDB file to start from.
+    pub load: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -35,6 +37,7 @@ impl Default for Config {
             clock: Arc::new(SystemClock::new()),
             seed: None,
             handle_signals: false,
+            load: None,
         }
     }
 }

@@ -97,9 +97,10 @@ impl Server {
     /// Serves until SHUTDOWN, a stop through the handle, or a signal.
     ///
     /// # Errors
-    /// Fails when the poller does.
+    /// Fails when the poller does, or when the file to start from cannot be read.
     pub fn run(self) -> io::Result<()> {
         let mut core = Core::new(&self.config, self.settings, Arc::clone(&self.handle.faults));
+        core.load(&self.config).map_err(io::Error::other)?;
         let net = Rc::new(RefCell::new(self.net));
         core.server.meanwhile = Some(Rc::new(Caretaker {
             net: Rc::clone(&net),

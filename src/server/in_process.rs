@@ -31,7 +31,8 @@ impl InProcess {
     pub fn new(config: &Config) -> Result<InProcess, String> {
         let settings = Settings::from_parameters(&config.parameters)?;
         let faults = Arc::new(Faults::default());
-        let core = Core::new(config, settings, Arc::clone(&faults));
+        let mut core = Core::new(config, settings, Arc::clone(&faults));
+        core.load(config)?;
         Ok(InProcess {
             core,
             clients: Vec::new(),

@@ -13,6 +13,7 @@ mod in_process;
 mod info;
 mod keyspace;
 mod net;
+mod rdb;
 mod resp;
 pub mod value;
 

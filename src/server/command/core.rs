@@ -15,6 +15,7 @@ use crate::server::clock::Clock;
 use crate::server::config::{Config, Settings};
 use crate::server::fault::Faults;
 use crate::server::keyspace::{Cycle, Keyspace, Settings as KeyspaceSettings};
+use crate::server::rdb::load_file;
 use crate::server::value::random::Random;
 
 /// The state beside the keyspace.
@@ -98,6 +99,20 @@ impl Core {
         };
         core.server.apply_settings(&mut core.keyspace);
         core
+    }
+
+    /// Loads the file that the server starts from, if there is one.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file, and where.
+    pub(crate) fn load(&mut self, config: &Config) -> Result<(), String> {
+        let Some(path) = &config.load else {
+            return Ok(());
+        };
+        match load_file(&mut self.keyspace, path, &self.server.settings.limits) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("cannot load `{}`: {error}", path.display())),
+        }
     }
 
     /// Makes a session for a new client.

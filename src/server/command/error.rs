@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::server::resp::Args;
+
 /// An error reply: its code and text, as in `ERR syntax error`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandError(Cow<'static, [u8]>);
@@ -38,6 +40,15 @@ impl CommandError {
     pub(crate) fn wrong_arity(name: &str) -> CommandError {
         CommandError::with(format!(
             "ERR wrong number of arguments for '{name}' command"
+        ))
+    }
+
+    /// A subcommand was called in a way it cannot be.
+    pub(crate) fn subcommand(args: Args<'_>) -> CommandError {
+        CommandError::with(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+            args.text(1),
+            args.text(0).to_ascii_uppercase()
         ))
     }
 

@@ -28,8 +28,8 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// The latest time a field can be due: Redis keeps 48 bits.
-const LATEST_MS: i64 = (1 << 48) - 1;
+/// The latest time a field can be due: Redis keeps 48 bits and two of them free.
+const LATEST_MS: i64 = (1 << 46) - 1;
 
 /// What HEXPIRE and HPERSIST say of each field.
 mod answer {

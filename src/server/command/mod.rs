@@ -22,11 +22,13 @@ mod glob;
 mod hash;
 mod hash_ttl;
 mod histogram;
+mod hyperloglog;
 mod introspection;
 mod keys;
 mod latency;
 mod list;
 mod object;
+mod persistence;
 mod sample;
 mod scan;
 mod script;
@@ -35,6 +37,10 @@ mod session;
 mod set;
 mod slowlog;
 mod stats;
+mod stream;
+mod stream_group;
+mod stream_info;
+mod stream_read;
 mod string;
 mod table;
 mod transaction;
@@ -129,6 +135,11 @@ const GROUPS: &[Group] = &[
         commands: object::COMMANDS,
     },
     Group {
+        name: "server",
+        category: 0,
+        commands: persistence::COMMANDS,
+    },
+    Group {
         name: "string",
         category: category::STRING,
         commands: string::COMMANDS,
@@ -172,6 +183,31 @@ const GROUPS: &[Group] = &[
         name: "sorted-set",
         category: category::SORTEDSET,
         commands: zset_algebra::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream_read::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream_group::COMMANDS,
+    },
+    Group {
+        name: "stream",
+        category: category::STREAM,
+        commands: stream_info::COMMANDS,
+    },
+    Group {
+        name: "hyperloglog",
+        category: category::HYPERLOGLOG,
+        commands: hyperloglog::COMMANDS,
     },
     Group {
         name: "scripting",

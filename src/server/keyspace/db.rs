@@ -2,9 +2,10 @@
 //! databases, or of who is asking.
 
 use super::object::Object;
+use crate::server::value::Value;
 use crate::server::value::dict::Dict;
 use crate::server::value::siphash::HashSeed;
-use crate::server::value::size_class::{sds, usable};
+use crate::server::value::size_class::sds;
 
 /// A key's bytes.
 pub(crate) type Key = Box<[u8]>;
@@ -104,6 +105,13 @@ impl Db {
         None
     }
 
+    /// Walks keys, values and deadlines, those that are due included.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Key, &Value, Option<u64>)> {
+        self.keys
+            .iter()
+            .map(|(key, object)| (key, &object.value, self.deadline(key)))
+    }
+
     /// Takes `key` out with its deadline.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<(Object, Option<u64>)> {
         let deadline = if self.expires.is_empty() {
@@ -136,5 +144,5 @@ fn key_bytes(key: &[u8]) -> usize {
 
 /// Returns what MEMORY USAGE adds to a value for its key.
 pub(crate) fn key_overhead(key: &[u8]) -> usize {
-    sds(key.len()) + usable(ENTRY)
+    sds(key.len()) + ENTRY
 }

@@ -77,6 +77,11 @@ impl Access {
         self.0 = minutes(now_ms) << 8 | (counter + u32::from(grows));
     }
 
+    /// Makes the value look unused for so long, as RESTORE is told.
+    pub(crate) fn set_idle(&mut self, now_ms: u64, idle_s: u64) {
+        self.0 = seconds(now_ms).saturating_sub(u32::try_from(idle_s).unwrap_or(u32::MAX));
+    }
+
     pub(crate) fn idle_s(self, now_ms: u64) -> u64 {
         u64::from(seconds(now_ms).saturating_sub(self.0))
     }

@@ -194,6 +194,14 @@ impl<'a> Selected<'a> {
         self.db_mut().set_deadline(key, at_ms);
     }
 
+    /// Makes a key look unused for so long.
+    pub(crate) fn set_idle(&mut self, key: &[u8], idle_s: u64) {
+        let now_ms = self.keyspace.now_ms;
+        if let Some(object) = self.db_mut().get_mut(key) {
+            object.access.set_idle(now_ms, idle_s);
+        }
+    }
+
     pub(crate) fn clear_deadline(&mut self, key: &[u8]) -> bool {
         self.db_mut().clear_deadline(key)
     }

@@ -133,6 +133,14 @@ impl Registers {
     }
 }
 
+/// Checks that a string begins as a `HyperLogLog` and has a length that fits.
+///
+/// # Errors
+/// Fails if the string is not a `HyperLogLog`.
+pub fn decode_header(bytes: &[u8]) -> Result<(), HllError> {
+    check(bytes)
+}
+
 /// Reads the registers of a string.
 ///
 /// # Errors

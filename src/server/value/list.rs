@@ -71,6 +71,16 @@ impl List {
         }
     }
 
+    /// Becomes a listpack if the list is one node within the limit: what is read from a file has
+    /// been of one kind or the other, and the file does not say which.
+    pub fn maybe_revert_whole(&mut self, limits: &Limits) {
+        if let Self::Quicklist(list) = self
+            && let Some(pack) = list.take_only(limits.list_max_listpack_size)
+        {
+            *self = Self::Listpack(pack);
+        }
+    }
+
     /// Adds elements at an end, one after the other.
     pub fn push_all<T: AsRef<[u8]>>(&mut self, end: End, texts: &[T], limits: &Limits) {
         let bytes = texts.iter().map(|text| text.as_ref().len()).sum();

@@ -105,6 +105,16 @@ impl Quicklist {
         self.nodes.pop_front()
     }
 
+    /// Returns the only node as a listpack if it is within the limit.
+    pub fn take_only(&mut self, fill: i32) -> Option<Listpack> {
+        let node = self.nodes.front().filter(|_| self.nodes.len() == 1)?;
+        if over_limit(fill, node.byte_len(), self.count) {
+            return None;
+        }
+        self.count = 0;
+        self.nodes.pop_front()
+    }
+
     /// Adds an element at an end.
     pub fn push(&mut self, end: End, text: &[u8], fill: i32) {
         self.count += 1;

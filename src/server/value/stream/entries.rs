@@ -286,7 +286,8 @@ impl Stream {
         doomed.len() as u64
     }
 
-    fn find_first(&mut self) {
+    /// Sets `first_id` to what the first entry says.
+    pub fn find_first(&mut self) {
         let mut first = StreamId::MIN;
         self.range(StreamId::MIN, StreamId::MAX, |entry| {
             first = entry.id;
