@@ -65,7 +65,7 @@ impl<'a> ReadOptions<'a> {
                     let what = if in_group {
                         "an ID or '>'"
                     } else {
-                        "an ID, '+', or '$'"
+                        "an ID or '$'"
                     };
                     return Err(format!(
                         "ERR Unbalanced '{name}' list of streams: for each stream key {what} must be specified."
