@@ -105,6 +105,7 @@ impl Server {
         let net = Rc::new(RefCell::new(self.net));
         core.server.meanwhile = Some(Rc::new(Caretaker {
             net: Rc::clone(&net),
+            stop: Arc::clone(&self.handle.stop),
             bulk_len_max: core.server.settings.bulk_len_max,
         }));
         let mut turning = EventLoop {
@@ -112,7 +113,6 @@ impl Server {
             core,
             net,
             stop: self.handle.stop,
-            unflushed: Vec::new(),
             waiting: Vec::new(),
             tried_at_dirty: 0,
         };
@@ -125,8 +125,6 @@ struct EventLoop {
     net: Rc<RefCell<Net>>,
     stop: Arc<AtomicBool>,
     next_cron_us: u64,
-    /// Clients with replies from this turn.
-    unflushed: Vec<ClientId>,
     /// Clients that wait for a time, or for the end of a pause.
     waiting: Vec<ClientId>,
     /// The count of changes when the waiting were last tried.
@@ -181,14 +179,14 @@ impl EventLoop {
         for id in turn.writable {
             self.flush(id);
         }
-        let mut readable = std::mem::take(&mut self.net.borrow_mut().ready);
-        for id in turn.readable {
-            if !readable.contains(&id) {
-                readable.push(id);
+        self.net.borrow_mut().make_ready(turn.readable);
+        // Those that are not done in this turn line up behind the others for the next.
+        let ready = self.net.borrow().ready.len();
+        for _ in 0..ready {
+            let next = self.net.borrow_mut().ready.pop_front();
+            if let Some(id) = next {
+                self.read(id);
             }
-        }
-        for id in readable {
-            self.read(id);
         }
     }
 
@@ -227,13 +225,12 @@ impl EventLoop {
         self.core.server.stats.input_bytes += u64::try_from(bytes).unwrap_or(0);
         match fill {
             Fill::Drained => {}
-            Fill::More => self.net.borrow_mut().ready.push(id),
-            // What came before the end is still carried out, and its replies go nowhere.
             Fill::Closed if bytes == 0 => {
                 self.close(id);
                 return;
             }
-            Fill::Closed => self.net.borrow_mut().ready.push(id),
+            // What came before the end is still carried out; then the end is read again.
+            Fill::More | Fill::Closed => self.net.borrow_mut().ready.push_back(id),
         }
         self.work(id);
     }
@@ -260,12 +257,13 @@ impl EventLoop {
             }
         }
         if has_replies {
-            self.unflushed.push(id);
+            self.net.borrow_mut().unflushed.push(id);
         }
     }
 
     fn flush_replies(&mut self) {
-        for id in std::mem::take(&mut self.unflushed) {
+        let unflushed = std::mem::take(&mut self.net.borrow_mut().unflushed);
+        for id in unflushed {
             self.flush(id);
         }
     }
@@ -378,6 +376,7 @@ impl EventLoop {
 /// say so, and it knows the two that end a script.
 struct Caretaker {
     net: Rc<RefCell<Net>>,
+    stop: Arc<AtomicBool>,
     bulk_len_max: i64,
 }
 
@@ -396,18 +395,24 @@ impl Meanwhile for Caretaker {
         };
         // New clients are taken in when the script is over.
         net.accept_later |= turn.acceptable;
-        let mut verdict = if turn.signal {
+        let mut verdict = if turn.signal || self.stop.load(Ordering::Acquire) {
             Verdict::ShutDown
         } else {
             Verdict::GoOn
         };
-        for id in turn.writable {
+        // Replies from before the script began are waited for, too. What ends with this flush is
+        // closed by the loop later.
+        for id in std::mem::take(&mut net.unflushed)
+            .into_iter()
+            .chain(turn.writable)
+        {
             net.flush(id);
         }
-        for id in turn.readable {
+        net.make_ready(turn.readable);
+        for id in std::mem::take(&mut net.ready) {
             let filled = net.fill(id);
             if matches!(filled, Some((_, Fill::More | Fill::Closed))) {
-                net.ready.push(id);
+                net.ready.push_back(id);
             }
             let Some(connection) = net.get_mut(id) else {
                 continue;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use super::command::Instance;
+use super::command::{Instance, Table};
 use super::keyspace::{Keyspace, Policy};
 
 /// The Redis version whose behaviour this server imitates.
@@ -370,7 +370,7 @@ fn cpu_section(section: &mut Section<'_>) {
 }
 
 fn commandstats_section(section: &mut Section<'_>, server: &Instance) {
-    for entry in server.table().entries() {
+    for entry in Table::get().entries() {
         let Some(stats) = server.stats.command(entry.id) else {
             continue;
         };
@@ -392,7 +392,7 @@ fn errorstats_section(section: &mut Section<'_>, server: &Instance) {
 }
 
 fn latencystats_section(section: &mut Section<'_>, server: &Instance) {
-    for entry in server.table().entries() {
+    for entry in Table::get().entries() {
         let latency = server
             .stats
             .command(entry.id)

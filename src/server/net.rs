@@ -1,7 +1,7 @@
 //! The poller and all that hangs on it: listeners, connections, the waker. It is apart from the
 //! loop so that a script that runs for too long can have it looked after in the meantime.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -59,8 +59,11 @@ pub(super) struct Net {
     _signals: Option<UnixStream>,
     connections: HashMap<ClientId, Box<Connection>>,
     pub(super) scratch: Vec<u8>,
-    /// Connections that were readable and have not been read to the end.
-    pub(super) ready: Vec<ClientId>,
+    /// Connections that were readable and have not been read to the end. The poller tells of each
+    /// change once, so whoever forgets one of these starves it.
+    pub(super) ready: VecDeque<ClientId>,
+    /// Connections with replies from this turn.
+    pub(super) unflushed: Vec<ClientId>,
     /// A listener was readable while nobody could accept.
     pub(super) accept_later: bool,
 }
@@ -94,7 +97,8 @@ impl Net {
             _signals: signals,
             connections: HashMap::new(),
             scratch: vec![0; SCRATCH],
-            ready: Vec::new(),
+            ready: VecDeque::new(),
+            unflushed: Vec::new(),
             accept_later: false,
         };
         Ok((net, waker))
@@ -189,6 +193,17 @@ impl Net {
     pub(super) fn fill(&mut self, id: ClientId) -> Option<(usize, super::client::Fill)> {
         let connection = self.connections.get_mut(&id)?;
         Some(connection.fill(&mut self.scratch))
+    }
+
+    /// Adds connections that have something to read, each once.
+    pub(super) fn make_ready(&mut self, readable: Vec<ClientId>) {
+        // The poller names nobody twice; only those left over from before may be there already.
+        let left_over = self.ready.len();
+        for id in readable {
+            if !self.ready.iter().take(left_over).any(|ready| *ready == id) {
+                self.ready.push_back(id);
+            }
+        }
     }
 
     /// Writes what a connection has to say. Returns the bytes written and whether it goes on.

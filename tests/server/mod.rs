@@ -5,6 +5,8 @@
 //! [`script`] for the format.
 
 mod fault;
+mod fuzz;
+mod keyspace;
 mod reply;
 mod run_loop;
 mod script;

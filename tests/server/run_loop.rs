@@ -168,3 +168,42 @@ fn keys_expire_by_themselves() {
     }
     panic!("keys are still there");
 }
+
+/// A client inside a script without an end, and another one after BUSY has begun.
+fn busy(script: &str) -> (Running, super::target::Client, super::target::Client) {
+    let server = Running::with(Config::default().with("busy-reply-threshold", "50"));
+    let (mut a, mut b) = (server.client(), server.client());
+    assert_eq!(b.run("PING"), simple("PONG"));
+    a.send(&encode(&["EVAL", script, "0"]));
+    // Until the script has begun the others are served as ever.
+    while b.run("PING") == simple("PONG") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (server, a, b)
+}
+
+fn error_starts(reply: Option<Reply>, start: &str) -> bool {
+    matches!(reply, Some(Reply::Error(text)) if text.starts_with(start))
+}
+
+#[test]
+fn a_script_without_end_can_be_killed_and_nothing_else_runs_meanwhile() {
+    let endless = "while true do pcall(function() while true do end end) end";
+    let (_server, mut a, mut b) = busy(endless);
+    assert!(error_starts(b.run("GET x"), "BUSY "));
+    assert_eq!(b.run("SCRIPT KILL"), simple("OK"));
+    assert!(error_starts(
+        a.read(),
+        "ERR Script killed by user with SCRIPT KILL... script: "
+    ));
+    assert_eq!(b.run("PING"), simple("PONG"));
+    assert_eq!(a.run("EVAL \"return 1\" 0"), Some(Reply::Int(1)));
+}
+
+#[test]
+fn a_script_that_has_written_ends_only_with_the_server() {
+    let (_server, mut a, mut b) = busy("redis.call('set','x',1) while true do end");
+    assert!(error_starts(b.run("SCRIPT KILL"), "UNKILLABLE "));
+    b.send(&encode(&["SHUTDOWN", "NOSAVE"]));
+    while a.read().is_some() {}
+}

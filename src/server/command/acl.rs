@@ -180,7 +180,7 @@ impl User {
                     pattern: b"*".to_vec(),
                     read: true,
                     write: true,
-                }]
+                }];
             }
             "resetkeys" => self.keys.clear(),
             "allchannels" => self.channels = vec!["*".to_owned()],

@@ -181,8 +181,8 @@ fn bitpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn find(bytes: &[u8], first: usize, last: usize, wanted: bool) -> Option<usize> {
     let (head, tail) = edge_masks(first, last);
-    for at in first / 8..=last / 8 {
-        let mut candidates = if wanted { bytes[at] } else { !bytes[at] };
+    for (at, byte) in bytes.iter().enumerate().take(last / 8 + 1).skip(first / 8) {
+        let mut candidates = if wanted { *byte } else { !byte };
         if at == first / 8 {
             candidates &= head;
         }

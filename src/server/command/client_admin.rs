@@ -99,7 +99,7 @@ fn kill(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.out.ok();
         return Ok(());
     }
-    if args.len() % 2 != 0 {
+    if !args.len().is_multiple_of(2) {
         return Err(CommandError::SYNTAX);
     }
     let (mut skip_me, mut any) = (true, true);

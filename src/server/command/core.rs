@@ -11,7 +11,6 @@ use super::script::{Meanwhile, Scripts};
 use super::session::{ClientId, Session, Sessions};
 use super::slowlog::SlowLog;
 use super::stats::Stats;
-use super::table::Table;
 use crate::server::clock::Clock;
 use crate::server::config::{Config, Settings};
 use crate::server::fault::Faults;
@@ -245,19 +244,12 @@ impl Instance {
             Err(CommandError::DB_OUT_OF_RANGE)
         }
     }
-
-    /// Returns the command table.
-    pub(crate) fn table(&self) -> &'static Table {
-        Table::get()
-    }
 }
 
 /// Returns forty hexadecimal digits, as run and replication ids are.
 fn hex40(random: &mut Random) -> String {
-    let mut digits = String::new();
-    while digits.len() < 40 {
-        digits.push_str(&format!("{:016x}", random.next_u64()));
-    }
+    let [a, b, c] = std::array::from_fn(|_| random.next_u64());
+    let mut digits = format!("{a:016x}{b:016x}{c:016x}");
     digits.truncate(40);
     digits
 }

@@ -107,7 +107,9 @@ fn add(state: &mut [u32], block: &[u32]) {
 }
 
 fn hex(state: &[u32]) -> String {
-    state.iter().map(|word| format!("{word:08x}")).collect()
+    state
+        .iter()
+        .fold(String::new(), |hex, word| hex + &format!("{word:08x}"))
 }
 
 #[rustfmt::skip]

@@ -157,10 +157,8 @@ fn doctor(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     for (name, spikes) in &ctx.server.latency.events {
         let count = spikes.samples.len();
-        text.push_str(&format!(
-            "{name}: {count} spikes, worst {} ms.\n",
-            spikes.max_ms
-        ));
+        let worst_ms = spikes.max_ms;
+        text += &format!("{name}: {count} spikes, worst {worst_ms} ms.\n");
     }
     ctx.out.verbatim(text.as_bytes());
     Ok(())

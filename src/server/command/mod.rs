@@ -56,6 +56,8 @@ pub(crate) use error::CommandError;
 pub(crate) use script::{Meanwhile, Verdict};
 pub(crate) use session::{ClientId, Session};
 
+pub(crate) use table::Table;
+
 use self::table::{Group, category};
 use super::keyspace::Selected;
 use super::resp::Reply;

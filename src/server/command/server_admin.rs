@@ -115,7 +115,7 @@ fn config_get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// Sets all of the parameters or none of them.
 fn config_set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if args.len() % 2 != 0 {
+    if !args.len().is_multiple_of(2) {
         return Err(CommandError::wrong_arity("config|set"));
     }
     let mut settings = ctx.server.settings.clone();

@@ -304,7 +304,7 @@ fn pairs<'a>(
     args: Args<'a>,
     name: &str,
 ) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])>, CommandError> {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(CommandError::wrong_arity(name));
     }
     Ok((1..args.len())

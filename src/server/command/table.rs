@@ -426,7 +426,7 @@ fn unknown_command(args: Args<'_>) -> CommandError {
         }
         let room = SHOWN_MAX - shown.len();
         let arg = clip(&arg[..arg.len().min(room)]);
-        shown.push_str(&format!("'{arg}' "));
+        shown += &format!("'{arg}' ");
     }
     CommandError::with(format!(
         "ERR unknown command '{}', with args beginning with: {shown}",

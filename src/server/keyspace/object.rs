@@ -73,7 +73,7 @@ impl Access {
         }
         let counter = self.frequency(now_ms);
         let base = counter.saturating_sub(LFU_INITIAL);
-        let grows = counter < 255 && luck() % (base * LFU_LOG_FACTOR + 1) == 0;
+        let grows = counter < 255 && luck().is_multiple_of(base * LFU_LOG_FACTOR + 1);
         self.0 = minutes(now_ms) << 8 | (counter + u32::from(grows));
     }
 

@@ -167,27 +167,39 @@ impl Machine {
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("@sandbox");
         let (environment, run): (Table, Function) = sandbox.call(host.clone())?;
         let watch = Rc::new(Watch::default());
-        let seen = Rc::clone(&watch);
-        let look = move |lua: &Lua, _: &mlua::debug::Debug<'_>| {
-            if seen.look() {
-                return Ok(VmState::Continue);
-            }
-            // A script may catch this; from here on it gets it again at every instruction.
-            let again = HookTriggers::new().every_nth_instruction(1);
-            lua.set_hook(again, |_, _| Err(mlua::Error::runtime(KILLED)))?;
-            Err(mlua::Error::runtime(KILLED))
-        };
-        lua.set_global_hook(
-            HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK),
-            look,
-        )?;
-        Ok(Machine {
+        let machine = Machine {
             lua,
             environment,
             run,
             host,
             watch,
-        })
+        };
+        machine.set_hook()?;
+        Ok(machine)
+    }
+
+    /// Has Lua look at the clock every so often.
+    fn set_hook(&self) -> mlua::Result<()> {
+        let watch = Rc::clone(&self.watch);
+        let look = move |lua: &Lua, _: &mlua::debug::Debug<'_>| {
+            if watch.look() {
+                return Ok(VmState::Continue);
+            }
+            watch.line.set(user_line(lua));
+            // A script may catch this; from here on it gets it again at every instruction.
+            let again = HookTriggers::new().every_nth_instruction(1);
+            lua.set_hook(again, |_, _| Err(mlua::Error::runtime(KILLED)))?;
+            Err(mlua::Error::runtime(KILLED))
+        };
+        let often = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
+        self.lua.set_global_hook(often, look)
+    }
+
+    /// Lets scripts run again after one was killed.
+    fn reset_hook(&self) -> mlua::Result<()> {
+        self.lua.remove_hook();
+        self.lua.remove_global_hook();
+        self.set_hook()
     }
 
     /// Runs a script; the outer error is Lua's, the inner one the script's.
@@ -212,27 +224,28 @@ impl Machine {
             noted.replace(user_line(lua));
             Ok(error)
         })?;
-        let results: MultiValue = self.lua.scope(|scope| {
+        let results: mlua::Result<MultiValue> = self.lua.scope(|scope| {
             let call = scope.create_function(|lua, words: MultiValue| {
                 let mut ctx = ctx.borrow_mut();
                 call_from_script(lua, &mut ctx, &self.watch, &words, read_only)
             })?;
             self.host.raw_set("call", call)?;
-            self.run.call((script, keys, rest, locate))
-        })?;
-        self.lua.remove_hook();
-        let mut results = results.into_iter();
+            self.run.call::<MultiValue>((script, keys, rest, locate))
+        });
+        let line = place.borrow_mut().take();
+        if self.watch.verdict.get() != Verdict::GoOn {
+            self.reset_hook()?;
+            let error = format!("ERR {KILLED}").into_bytes();
+            let line = self.watch.line.take();
+            return Ok(Err(Failure { error, line }));
+        }
+        let mut results = results?.into_iter();
         let ok = results.next() == Some(Value::Boolean(true));
         let value = results.next().unwrap_or(Value::Nil);
-        if ok && self.watch.verdict.get() == Verdict::GoOn {
+        if ok {
             return Ok(Ok(value));
         }
-        let line = place.borrow_mut().take();
-        let error = if self.watch.verdict.get() == Verdict::GoOn {
-            describe(&value)
-        } else {
-            format!("ERR {KILLED}").into_bytes()
-        };
+        let error = describe(&value);
         Ok(Err(Failure { error, line }))
     }
 }
@@ -244,7 +257,7 @@ fn user_line(lua: &Lua) -> Option<usize> {
     // A stack of this depth is a script that recurses; its innermost frames are what matters.
     for level in 0..32 {
         let line = lua.inspect_stack(level, |debug| {
-            let source = debug.source().source.map(|source| source.into_owned());
+            let source = debug.source().source.map(std::borrow::Cow::into_owned);
             (source.as_deref() == Some(CHUNK_NAME))
                 .then(|| debug.current_line())
                 .flatten()

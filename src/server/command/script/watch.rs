@@ -33,6 +33,8 @@ pub(super) struct Watch {
     threshold_us: Cell<u64>,
     pub(super) has_written: Cell<bool>,
     pub(super) verdict: Cell<Verdict>,
+    /// Where the script was when it was ended.
+    pub(super) line: Cell<Option<usize>>,
 }
 
 impl Watch {
