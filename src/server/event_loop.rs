@@ -20,6 +20,7 @@ use super::command::{ClientId, Core, Meanwhile, Verdict};
 use super::config::{Config, Settings};
 use super::fault::Faults;
 use super::net::{Accepted, Net, Turn};
+use super::resp::Reply;
 
 /// Connections accepted in one turn, so that a storm of them leaves room for work.
 const ACCEPTS_PER_TURN: usize = 1000;
@@ -113,6 +114,7 @@ impl Server {
             net,
             stop: self.handle.stop,
             waiting: Vec::new(),
+            tried_at_dirty: 0,
         };
         turning.run()
     }
@@ -125,6 +127,8 @@ struct EventLoop {
     next_cron_us: u64,
     /// Clients that wait for a time, or for the end of a pause.
     waiting: Vec<ClientId>,
+    /// The count of changes when the waiting were last tried.
+    tried_at_dirty: u64,
 }
 
 impl EventLoop {
@@ -280,26 +284,40 @@ impl EventLoop {
         self.waiting.retain(|waiting| *waiting != id);
     }
 
-    /// Lets clients go on whose time is up or whose pause is over.
+    /// Lets clients go on whose time is up, whose pause is over, or who got what they waited for.
     fn resume_waiting(&mut self) {
-        if self.waiting.is_empty() {
-            return;
+        // What one waiter does may be what another waits for.
+        while !self.waiting.is_empty() {
+            let dirty = self.core.keyspace.dirty;
+            self.resume_once(dirty != self.tried_at_dirty);
+            self.tried_at_dirty = dirty;
+            if self.core.keyspace.dirty == dirty {
+                return;
+            }
         }
+    }
+
+    fn resume_once(&mut self, try_again: bool) {
         let now_us = self.core.server.clock.monotonic_us();
         for id in std::mem::take(&mut self.waiting) {
             let Some(mut session) = self.core.server.sessions.take(id) else {
                 continue;
             };
+            let mut reply = Reply::new(session.proto());
             let due = session
                 .blocked
                 .as_ref()
                 .is_some_and(|b| b.until_us.is_some_and(|until| until <= now_us));
-            let still_blocked = session.blocked.is_some() && !due;
-            if due
-                && let Some(blocked) = session.blocked.take()
-                && let Some(connection) = self.net.borrow_mut().get_mut(id)
-            {
-                connection.reply(&blocked.reply);
+            if due {
+                if let Some(blocked) = session.blocked.take() {
+                    reply.raw(&blocked.reply);
+                }
+            } else if try_again {
+                self.core.try_again(&mut session, &mut reply);
+            }
+            let still_blocked = session.blocked.is_some();
+            if let Some(connection) = self.net.borrow_mut().get_mut(id) {
+                connection.reply(reply.bytes());
             }
             self.core.server.sessions.put(session);
             if still_blocked {

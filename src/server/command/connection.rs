@@ -195,6 +195,7 @@ fn wait(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     ctx.session.blocked = Some(Blocked {
         until_us,
         reply: b":0\r\n".to_vec(),
+        again: None,
     });
     Ok(())
 }

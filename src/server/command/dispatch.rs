@@ -54,6 +54,32 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Runs the command that a client waits with once more, its reply going to `out`. Says whether
+    /// the wait is over.
+    pub(crate) fn try_again(&mut self, session: &mut Session, out: &mut Reply) -> bool {
+        let Some(mut blocked) = session.blocked.take() else {
+            return true;
+        };
+        let Some(again) = blocked.again.take() else {
+            session.blocked = Some(blocked);
+            return false;
+        };
+        let start = out.len();
+        let flow = self.execute(session, out, again.as_args());
+        // A key that became something else meanwhile is no reason to stop waiting.
+        let refused = out.bytes()[start..].starts_with(b"-WRONGTYPE");
+        if flow == Flow::Done && session.blocked.is_none() && !refused {
+            return true;
+        }
+        // The time it may wait runs from when it began to.
+        out.truncate(start);
+        blocked.again = Some(again);
+        session.blocked = Some(blocked);
+        false
+    }
+}
+
 /// Drops the reply if CLIENT REPLY says so.
 fn mute(session: &mut Session, out: &mut Reply, start: usize, before: ReplyMode) {
     let spoken = match (before, session.reply_mode) {

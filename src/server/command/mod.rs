@@ -10,6 +10,7 @@ mod acl;
 mod acl_admin;
 mod args;
 mod bit;
+mod blocking;
 mod client_admin;
 mod collection_scan;
 mod connection;
@@ -153,6 +154,16 @@ const GROUPS: &[Group] = &[
         name: "list",
         category: category::LIST,
         commands: list::COMMANDS,
+    },
+    Group {
+        name: "list",
+        category: category::LIST,
+        commands: blocking::LIST_COMMANDS,
+    },
+    Group {
+        name: "sorted-set",
+        category: category::SORTEDSET,
+        commands: blocking::ZSET_COMMANDS,
     },
     Group {
         name: "set",

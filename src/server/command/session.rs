@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::table::Entry;
-use crate::server::resp::OwnedArgs;
+use crate::server::resp::{OwnedArgs, Proto};
 
 /// A client's number; never used twice.
 pub(crate) type ClientId = u64;
@@ -32,6 +32,8 @@ pub(crate) struct Blocked {
     /// Monotonic time in microseconds; `None` waits for ever.
     pub(crate) until_us: Option<u64>,
     pub(crate) reply: Vec<u8>,
+    /// The command to try when something has changed.
+    pub(crate) again: Option<OwnedArgs>,
 }
 
 /// One client, as commands see it.
@@ -80,6 +82,15 @@ impl Session {
             last_command: "NULL",
             resp: 2,
             ..Session::default()
+        }
+    }
+
+    /// Returns the protocol that the client speaks.
+    pub(crate) fn proto(&self) -> Proto {
+        if self.resp == 3 {
+            Proto::Resp3
+        } else {
+            Proto::Resp2
         }
     }
 

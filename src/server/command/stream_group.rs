@@ -136,14 +136,12 @@ fn create(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         range_start_id(args.at(4))?
     };
     let stream = ctx.db.make_stream(key, Stream::new)?;
-    let added = stream.entries_added;
     if stream.groups.contains_key(name) {
         return Err("BUSYGROUP Consumer Group name already exists".into());
     }
-    stream.groups.insert(
-        name.into(),
-        Group::new(id, entries_read.map(|read| read.min(added))),
-    );
+    stream
+        .groups
+        .insert(name.into(), Group::new(id, entries_read));
     ctx.db.changed(key, 1);
     ctx.out.ok();
     Ok(())
@@ -177,7 +175,7 @@ fn set_id(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         entries_read = read_count(args, 6)?;
     }
     let stream = ctx.db.write_stream(key)?.ok_or(KEY_REQUIRED)?;
-    let (last, added) = (stream.last_id, stream.entries_added);
+    let last = stream.last_id;
     let group = stream
         .groups
         .get_mut(name)
@@ -187,7 +185,7 @@ fn set_id(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     } else {
         range_start_id(args.at(4))?
     };
-    group.entries_read = entries_read.map(|read| read.min(added));
+    group.entries_read = entries_read;
     ctx.db.changed(key, 1);
     ctx.out.ok();
     Ok(())

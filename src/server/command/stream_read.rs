@@ -30,6 +30,10 @@ pub(super) const COMMANDS: &[Command] = &[
 struct ReadOptions<'a> {
     count: usize,
     no_ack: bool,
+    /// Milliseconds to wait for an entry; 0 is for ever.
+    block_ms: Option<u64>,
+    /// Where the IDs begin.
+    ids_at: usize,
     /// Group and consumer.
     group: Option<(&'a [u8], &'a [u8])>,
     keys: Args<'a>,
@@ -41,7 +45,7 @@ struct ReadOptions<'a> {
 impl<'a> ReadOptions<'a> {
     fn parse(args: Args<'a>, name: &str) -> Result<ReadOptions<'a>, CommandError> {
         let in_group = name == "xreadgroup";
-        let (mut count, mut no_ack, mut group) = (usize::MAX, false, None);
+        let (mut count, mut no_ack, mut group, mut block_ms) = (usize::MAX, false, None, None);
         let mut at = 1;
         while at < args.len() {
             let more = args.len() - 1 - at;
@@ -49,9 +53,8 @@ impl<'a> ReadOptions<'a> {
                 let timeout = args.int(at + 1).map_err(|_| {
                     CommandError::new("ERR timeout is not an integer or out of range")
                 })?;
-                if timeout < 0 {
-                    return Err("ERR timeout is negative".into());
-                }
+                let timeout = u64::try_from(timeout);
+                block_ms = Some(timeout.map_err(|_| CommandError::new("ERR timeout is negative"))?);
                 at += 2;
             } else if args.is(at, "count") && more > 0 {
                 // Zero and less mean no limit.
@@ -65,7 +68,7 @@ impl<'a> ReadOptions<'a> {
                     let what = if in_group {
                         "an ID or '>'"
                     } else {
-                        "an ID, '+', or '$'"
+                        "an ID or '$'"
                     };
                     return Err(format!(
                         "ERR Unbalanced '{name}' list of streams: for each stream key {what} must be specified."
@@ -76,10 +79,13 @@ impl<'a> ReadOptions<'a> {
                     return Err("ERR Missing GROUP option for XREADGROUP".into());
                 }
                 let streams = more / 2;
-                let (keys, ids) = (args.from(at + 1), args.from(at + 1 + streams));
+                let ids_at = at + 1 + streams;
+                let (keys, ids) = (args.from(at + 1), args.from(ids_at));
                 return Ok(ReadOptions {
                     count,
                     no_ack,
+                    block_ms,
+                    ids_at,
                     group,
                     keys,
                     ids,
@@ -164,7 +170,7 @@ fn xread(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         });
     }
     let mut found = Found::new(ctx.out.proto());
-    for (index, after) in after.into_iter().enumerate() {
+    for (index, after) in after.iter().copied().enumerate() {
         let key = options.keys.at(index);
         let Some(stream) = ctx.db.read_stream(key)? else {
             continue;
@@ -181,6 +187,13 @@ fn xread(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         entries(found.stream(key), |visit| {
             walk(stream, start, options.count, visit);
         });
+    }
+    if let (0, Some(timeout_ms)) = (found.streams, options.block_ms) {
+        // `$` means the last entry as of now, also when it is tried again.
+        let fixed = after.iter().map(|id| id.to_string().into_bytes());
+        let words = args.iter().take(options.ids_at).map(<[u8]>::to_vec);
+        ctx.block(timeout_ms, words.chain(fixed).collect());
+        return Ok(());
     }
     found.finish(ctx.out);
     Ok(())
@@ -240,6 +253,10 @@ fn xreadgroup(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 ctx.db.changed(key, delivered);
             }
         }
+    }
+    if let (0, Some(timeout_ms)) = (found.streams, options.block_ms) {
+        ctx.block(timeout_ms, args.to_owned());
+        return Ok(());
     }
     found.finish(ctx.out);
     Ok(())

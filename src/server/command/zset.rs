@@ -303,6 +303,8 @@ pub(super) enum Shape {
     Pairs,
     /// Pairs in both.
     AlwaysPairs,
+    /// Flat, behind a header that is there already.
+    Bare,
 }
 
 /// Writes members, with or without scores.
@@ -313,12 +315,14 @@ pub(super) fn scored<'a>(
     members: impl Iterator<Item = (Element<'a>, f64)>,
 ) {
     let paired = match shape {
-        Shape::Members | Shape::Flat => false,
+        Shape::Members | Shape::Flat | Shape::Bare => false,
         Shape::Pairs => out.proto() == Proto::Resp3,
         Shape::AlwaysPairs => true,
     };
     let flat = shape != Shape::Members && !paired;
-    out.array(if flat { len * 2 } else { len });
+    if shape != Shape::Bare {
+        out.array(if flat { len * 2 } else { len });
+    }
     for (member, score) in members.take(len) {
         if paired {
             out.array(2);
