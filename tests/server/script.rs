@@ -72,6 +72,9 @@ enum Expected {
     Set(Vec<Expected>),
 }
 
+/// How a list opens and closes, and what it is then.
+type List = (&'static str, char, fn(Vec<Expected>) -> Expected);
+
 /// `redis<7.2`
 #[derive(Debug, Clone)]
 struct Condition {
@@ -283,7 +286,6 @@ impl Expected {
 
     fn parse_one(rest: &mut &str) -> Result<Expected, String> {
         *rest = rest.trim_start();
-        type List = (&'static str, char, fn(Vec<Expected>) -> Expected);
         let lists: [List; 4] = [
             ("%[", ']', Expected::Map),
             ("~[", ']', Expected::Set),
@@ -363,11 +365,11 @@ impl Expected {
                 glob(pattern.as_bytes(), got.as_bytes())
             }
             (Expected::Between(low, high), Reply::Int(got)) => (low..=high).contains(&got),
-            (Expected::InOrder(expected), Reply::Array(got)) => in_order(expected, got),
             (Expected::InAnyOrder(expected), Reply::Array(got) | Reply::Set(got)) => {
                 in_any_order(expected, got)
             }
-            (Expected::Map(expected), Reply::Map(got))
+            (Expected::InOrder(expected), Reply::Array(got))
+            | (Expected::Map(expected), Reply::Map(got))
             | (Expected::Set(expected), Reply::Set(got)) => in_order(expected, got),
             _ => false,
         }
