@@ -136,15 +136,8 @@ impl Core {
     /// Does what is due `hz` times a second.
     pub(crate) fn cron(&mut self) {
         let clock = Arc::clone(&self.server.clock);
-        let start_us = clock.monotonic_us();
         self.keyspace.now_ms = clock.unix_ms();
-        let hz = self.server.hz();
-        let reaped = self.keyspace.stats.expired;
-        self.keyspace.active_expire(Cycle::Slow, hz, &*clock);
-        if self.keyspace.stats.expired != reaped {
-            self.server
-                .note_latency("expire-cycle", clock.monotonic_us() - start_us);
-        }
+        self.expire(Cycle::Slow);
         if self.server.settings.active_rehashing {
             let start_us = clock.monotonic_us();
             // One millisecond of each period, as `activerehashing` allows itself.
@@ -162,9 +155,17 @@ impl Core {
 
     /// Does what is due before the thread sleeps.
     pub(crate) fn before_sleep(&mut self) {
+        self.expire(Cycle::Fast);
+    }
+
+    /// Runs a slice of active expiry; one that reaped something counts as a latency event.
+    fn expire(&mut self, cycle: Cycle) {
         let clock = Arc::clone(&self.server.clock);
-        self.keyspace
-            .active_expire(Cycle::Fast, self.server.hz(), &*clock);
+        let (reaped, start_us) = (self.keyspace.stats.expired, clock.monotonic_us());
+        self.keyspace.active_expire(cycle, self.server.hz(), &*clock);
+        if self.keyspace.stats.expired != reaped {
+            self.server.note_latency("expire-cycle", clock.monotonic_us() - start_us);
+        }
     }
 
     /// Returns `used_memory`: keys and values by the sizes of their structures, and buffers.

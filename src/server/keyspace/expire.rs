@@ -12,7 +12,7 @@
 //! The clock is read every sixteenth round, as in Redis, so small values overrun a little too.
 
 use super::Keyspace;
-use super::db::Key;
+use super::db::{Db, Key};
 use crate::server::clock::Clock;
 
 const KEYS_PER_LOOP: usize = 20;
@@ -66,6 +66,13 @@ struct Slice {
     keys_per_loop: usize,
     acceptable_stale_percent: usize,
     end_us: u64,
+}
+
+/// While a table shrinks, one step of its cursor walks all the old buckets that become one: a
+/// thousand and more of them after a storm of expiries.
+fn buckets_per_step(db: &Db) -> usize {
+    let (old, new) = db.expires.table_sizes();
+    old.checked_div(new).unwrap_or(1).max(1)
 }
 
 impl Keyspace {
@@ -141,7 +148,9 @@ impl Keyspace {
             }
             all_sampled += sampled;
             all_expired += due.len();
-            if round % 16 == 0 && clock.monotonic_us() > slice.end_us {
+            // The clock is not free either, unless the rounds are dear.
+            let look = round % 16 == 0 || buckets_per_step(&self.dbs[db]) > 64;
+            if look && clock.monotonic_us() > slice.end_us {
                 self.active_expire.ran_out_of_time = true;
                 break;
             }
@@ -158,7 +167,7 @@ impl Keyspace {
         let db = &mut self.dbs[db];
         let mut due = Vec::new();
         let (mut sampled, mut live, mut live_ttl_ms) = (0, 0, 0);
-        for _ in 0..wanted * BUCKETS_PER_KEY {
+        for _ in 0..(wanted * BUCKETS_PER_KEY / buckets_per_step(db)).max(1) {
             db.expire_cursor = db.expires.scan(db.expire_cursor, |key, at_ms| {
                 sampled += 1;
                 if *at_ms < now_ms {
