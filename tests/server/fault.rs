@@ -7,6 +7,10 @@ use bigkeys::server::{Fault, FaultAction};
 use super::reply::Reply;
 use super::target::Running;
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "it is compared with what a client reads"
+)]
 fn error(text: &str) -> Option<Reply> {
     Some(Reply::Error(text.to_owned()))
 }

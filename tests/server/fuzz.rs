@@ -8,7 +8,7 @@ use bigkeys::server::{Config, InProcess, ManualClock};
 use super::reply::{Reply, decode};
 use super::target::Running;
 
-/// SplitMix64, so that a failure can be run again.
+/// `SplitMix64`, so that a failure can be run again.
 struct Random(u64);
 
 impl Random {

@@ -72,7 +72,9 @@ impl Bench {
     /// Makes a set whose members are not integers: a table when there are more than 128.
     fn fill_set(&mut self, key: &str, members: usize) {
         for chunk in (0..members).collect::<Vec<_>>().chunks(500) {
-            let members: String = chunk.iter().map(|i| format!(" member:{i}")).collect();
+            let members = chunk
+                .iter()
+                .fold(String::new(), |line, i| format!("{line} member:{i}"));
             self.run(&format!("SADD {key}{members}"));
         }
     }

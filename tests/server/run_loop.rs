@@ -7,6 +7,10 @@ use bigkeys::server::Config;
 use super::reply::Reply;
 use super::target::{Running, encode};
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "it is compared with what a client reads"
+)]
 fn simple(text: &str) -> Option<Reply> {
     Some(Reply::Simple(text.to_owned()))
 }

@@ -283,7 +283,8 @@ impl Expected {
 
     fn parse_one(rest: &mut &str) -> Result<Expected, String> {
         *rest = rest.trim_start();
-        let lists: [(&str, char, fn(Vec<Expected>) -> Expected); 4] = [
+        type List = (&'static str, char, fn(Vec<Expected>) -> Expected);
+        let lists: [List; 4] = [
             ("%[", ']', Expected::Map),
             ("~[", ']', Expected::Set),
             ("[", ']', Expected::InOrder),

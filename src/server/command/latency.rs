@@ -1,6 +1,7 @@
 //! LATENCY: spikes by cause, and histograms by command.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 
 use super::error::CommandError;
 use super::table::{Command, Keys, Table, flag};
@@ -158,7 +159,8 @@ fn doctor(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     for (name, spikes) in &ctx.server.latency.events {
         let count = spikes.samples.len();
         let worst_ms = spikes.max_ms;
-        text += &format!("{name}: {count} spikes, worst {worst_ms} ms.\n");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name}: {count} spikes, worst {worst_ms} ms.");
     }
     ctx.out.verbatim(text.as_bytes());
     Ok(())

@@ -327,19 +327,21 @@ fn debug_object(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         object.access.raw(),
         object.access.idle_s(now_ms),
     );
-    if let Value::List(list) = &object.value {
-        line.push_str(&list_details(list));
-    }
+    line += &list_details(&object.value);
     ctx.out.simple(&line);
     Ok(())
 }
 
 /// What Redis adds for a quicklist: the one place where the number of its nodes can be seen.
-fn list_details(list: &crate::server::value::list::List) -> String {
+fn list_details(value: &Value) -> String {
+    let Value::List(list) = value else {
+        return String::new();
+    };
     if list.encoding() != "quicklist" {
         return String::new();
     }
-    let nodes = Value::free_effort(&Value::List(Box::new(list.clone())));
+    // The effort of freeing a quicklist is its number of nodes.
+    let nodes = value.free_effort();
     let average = list.len() as f64 / nodes.max(1) as f64;
     format!(
         " ql_nodes:{nodes} ql_avg_node:{average:.2} ql_listpack_max:-2 ql_compressed:0 ql_uncompressed_size:0"

@@ -2,6 +2,7 @@
 //! compatibility page read it; each family file declares its own rows.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use super::error::CommandError;
@@ -426,7 +427,8 @@ fn unknown_command(args: Args<'_>) -> CommandError {
         }
         let room = SHOWN_MAX - shown.len();
         let arg = clip(&arg[..arg.len().min(room)]);
-        shown += &format!("'{arg}' ");
+        // Writing to a String cannot fail.
+        let _ = write!(shown, "'{arg}' ");
     }
     CommandError::with(format!(
         "ERR unknown command '{}', with args beginning with: {shown}",

@@ -154,6 +154,7 @@ impl Reply {
         }
     }
 
+    #[allow(dead_code, reason = "RESP3 has it; no command pushes yet")]
     pub(crate) fn push(&mut self, len: usize) {
         match self.proto {
             Proto::Resp2 => self.header(b'*', len_i64(len)),
@@ -172,6 +173,10 @@ impl Reply {
         }
     }
 
+    #[allow(
+        dead_code,
+        reason = "RESP3 has it; Redis answers with integers where one expects it"
+    )]
     pub(crate) fn bool(&mut self, value: bool) {
         match (self.proto, value) {
             (Proto::Resp2, _) => self.int(i64::from(value)),
@@ -208,10 +213,6 @@ impl Reply {
 
     pub(crate) fn map_at(&mut self, place: &Deferred, len: usize) {
         self.insert(place, |reply| reply.map(len));
-    }
-
-    pub(crate) fn set_at(&mut self, place: &Deferred, len: usize) {
-        self.insert(place, |reply| reply.set(len));
     }
 
     fn insert(&mut self, place: &Deferred, write: impl FnOnce(&mut Reply)) {

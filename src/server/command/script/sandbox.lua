@@ -3,26 +3,14 @@
 -- tables it can reach are closed against writing.
 local host = ...
 
-local function fail(err)
-    error(err, 0)
-end
-
 local redis = {
     LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
     REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = 3,
     REDIS_VERSION = host.version,
 }
 
--- An error the server itself reports is marked, so that a script's own {err=..} is not raised.
-function redis.call(...)
-    local reply, failed = host.call(...)
-    if failed then fail(reply) end
-    return reply
-end
-
-function redis.pcall(...)
-    return (host.call(...))
-end
+-- `redis.call` and `redis.pcall` are put in by the host for each run. They are not Lua functions:
+-- `return redis.call(..)` would be a tail call, and the line it fails on would be lost.
 
 function redis.error_reply(text)
     if type(text) ~= 'string' then
@@ -59,10 +47,11 @@ local function closed(table)
     })
 end
 
--- A table with an `err` reaches the script as its text, as in Redis.
+-- What was raised reaches the script as its text, as in Redis.
 local function unwrap(ok, err, ...)
-    if not ok and type(err) == 'table' and err.err ~= nil then
-        return false, err.err
+    if not ok then
+        if type(err) == 'table' and err.err ~= nil then return false, err.err end
+        if type(err) == 'userdata' then return false, host.text(err) end
     end
     return ok, err, ...
 end
@@ -101,4 +90,4 @@ local function run(script, keys, argv, locate)
     return xpcall(script, locate)
 end
 
-return environment, run
+return environment, run, redis

@@ -1,8 +1,8 @@
 //! The Lua state, the scripts it has compiled, and the way in and out of it.
 //!
-//! A script sees only what `sandbox.lua` gives it. Lua's own errors never unwind through ours:
-//! `redis.call` returns its failure as a value, and the sandbox raises it. Every hundred thousand
-//! instructions a hook looks at the clock; see `watch`.
+//! A script sees only what `sandbox.lua` gives it. A failure of `redis.call` travels through Lua as
+//! a [`CallError`] and comes out as the text it was. Every hundred thousand instructions a hook
+//! looks at the clock; see `watch`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -39,7 +39,8 @@ struct Machine {
     lua: Lua,
     environment: Table,
     run: Function,
-    host: Table,
+    /// The table scripts know as `redis`, from behind its fence.
+    redis: Table,
     watch: Rc<Watch>,
 }
 
@@ -70,7 +71,7 @@ impl Scripts {
         }
         let machine = match self.machine.take() {
             Some(machine) => machine,
-            None => Machine::new().map_err(broken)?,
+            None => Machine::new().map_err(|error| broken(&error))?,
         };
         let machine = self.machine.insert(machine);
         let body = without_shebang(source);
@@ -118,7 +119,7 @@ impl Scripts {
         if machine.watch.verdict.get() == Verdict::ShutDown {
             ctx.server.shutdown = true;
         }
-        match ran.map_err(broken)? {
+        match ran.map_err(|error| broken(&error))? {
             Ok(value) => {
                 to_reply(&value, ctx.out);
                 Ok(())
@@ -165,13 +166,15 @@ impl Machine {
             lua.create_function(|_, text: mlua::LuaString| Ok(sha1_hex(&text.as_bytes())))?,
         )?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("@sandbox");
-        let (environment, run): (Table, Function) = sandbox.call(host.clone())?;
+        let text = lua.create_function(|lua, error: Value| lua.create_string(describe(&error)))?;
+        host.set("text", text)?;
+        let (environment, run, redis): (Table, Function, Table) = sandbox.call(host)?;
         let watch = Rc::new(Watch::default());
         let machine = Machine {
             lua,
             environment,
             run,
-            host,
+            redis,
             watch,
         };
         machine.set_hook()?;
@@ -227,9 +230,21 @@ impl Machine {
         let results: mlua::Result<MultiValue> = self.lua.scope(|scope| {
             let call = scope.create_function(|lua, words: MultiValue| {
                 let mut ctx = ctx.borrow_mut();
-                call_from_script(lua, &mut ctx, &self.watch, &words, read_only)
+                let reply = call_from_script(&mut ctx, &self.watch, &words, read_only);
+                match reply.bytes() {
+                    [b'-', text @ ..] => Err(mlua::Error::external(CallError(
+                        text.trim_ascii_end().to_vec(),
+                    ))),
+                    mut reply => to_lua(lua, &mut reply),
+                }
             })?;
-            self.host.raw_set("call", call)?;
+            let pcall = scope.create_function(|lua, words: MultiValue| {
+                let mut ctx = ctx.borrow_mut();
+                let reply = call_from_script(&mut ctx, &self.watch, &words, read_only);
+                to_lua(lua, &mut reply.bytes())
+            })?;
+            self.redis.raw_set("call", call)?;
+            self.redis.raw_set("pcall", pcall)?;
             self.run.call::<MultiValue>((script, keys, rest, locate))
         });
         let line = place.borrow_mut().take();
@@ -279,8 +294,20 @@ fn describe(error: &Value) -> Vec<u8> {
             _ => b"ERR unknown error".to_vec(),
         },
         Value::String(text) => [b"ERR ", &text.as_bytes()[..]].concat(),
-        Value::Error(error) => {
-            let text = error.to_string();
+        Value::Error(error) => describe_host_error(error),
+        other => format!("ERR {}", other.to_string().unwrap_or_default()).into_bytes(),
+    }
+}
+
+fn describe_host_error(error: &mlua::Error) -> Vec<u8> {
+    match error {
+        mlua::Error::CallbackError { cause, .. } => describe_host_error(cause),
+        mlua::Error::ExternalError(error) if error.is::<CallError>() => error
+            .downcast_ref::<CallError>()
+            .map(|error| error.0.clone())
+            .unwrap_or_default(),
+        other => {
+            let text = other.to_string();
             let text = text.lines().next().unwrap_or_default();
             format!(
                 "ERR {}",
@@ -288,11 +315,22 @@ fn describe(error: &Value) -> Vec<u8> {
             )
             .into_bytes()
         }
-        other => format!("ERR {}", other.to_string().unwrap_or_default()).into_bytes(),
     }
 }
 
-fn broken(error: mlua::Error) -> CommandError {
+/// An error reply on its way through Lua.
+#[derive(Debug)]
+struct CallError(Vec<u8>);
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::error::Error for CallError {}
+
+fn broken(error: &mlua::Error) -> CommandError {
     let text = error.to_string();
     CommandError::with(format!(
         "ERR Error running script: {}",
@@ -300,14 +338,13 @@ fn broken(error: mlua::Error) -> CommandError {
     ))
 }
 
-/// `redis.call`: returns the reply and whether it is an error of ours.
+/// Carries out what a script calls and returns the reply as it would go on the wire.
 fn call_from_script(
-    lua: &Lua,
     ctx: &mut Context<'_>,
     watch: &Watch,
     words: &MultiValue,
     read_only: bool,
-) -> mlua::Result<(Value, bool)> {
+) -> Reply {
     let saved = std::mem::replace(ctx.out, Reply::new(Proto::Resp2));
     match arguments(words).and_then(|args| admit(ctx, args, watch, read_only)) {
         Ok((entry, args)) => {
@@ -315,10 +352,7 @@ fn call_from_script(
         }
         Err(error) => ctx.out.error(error.text()),
     }
-    let reply = std::mem::replace(ctx.out, saved);
-    let failed = reply.bytes().first() == Some(&b'-');
-    let value = to_lua(lua, &mut reply.bytes())?;
-    Ok((value, failed))
+    std::mem::replace(ctx.out, saved)
 }
 
 fn arguments(words: &MultiValue) -> Result<OwnedArgs, CommandError> {
