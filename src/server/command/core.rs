@@ -63,6 +63,9 @@ pub(crate) const STARTUP_BYTES: usize = 876_112;
 /// What a connection costs beyond its buffers.
 const CLIENT_BYTES: usize = 1_800;
 
+/// How long fields that are due may keep the thread in each period.
+const FIELD_SLICE_US: u64 = 5_000;
+
 impl Core {
     /// Sets up an empty server.
     pub(crate) fn new(config: &Config, settings: Settings, faults: Arc<Faults>) -> Core {
@@ -138,6 +141,10 @@ impl Core {
         let clock = Arc::clone(&self.server.clock);
         self.keyspace.now_ms = clock.unix_ms();
         self.expire(Cycle::Slow);
+        let start_us = clock.monotonic_us();
+        // Fields get a slice of their own, so that they and keys cannot starve each other.
+        self.keyspace
+            .expire_fields(|| clock.monotonic_us() < start_us + FIELD_SLICE_US);
         if self.server.settings.active_rehashing {
             let start_us = clock.monotonic_us();
             // One millisecond of each period, as `activerehashing` allows itself.

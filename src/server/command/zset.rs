@@ -446,7 +446,7 @@ fn zscan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let cursor = zset.scan(scan.cursor, scan.count, |member, score| {
             if scan.wants(member) {
                 out.element(member);
-                out.text(&crate::server::value::number::format_double(score));
+                out.text(&zset.scan_score(score));
                 emitted += 2;
             }
         });

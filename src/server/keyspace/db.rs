@@ -15,6 +15,10 @@ pub(crate) type Key = Box<[u8]>;
 pub(crate) struct Db {
     pub(super) keys: Dict<Key, Object>,
     pub(super) expires: Dict<Key, u64>,
+    /// Hashes that have, or had, fields with a TTL.
+    mortal_hashes: Dict<Key, ()>,
+    /// Where the next round over them goes on.
+    mortal_cursor: u64,
     /// Where the active expire cycle goes on.
     pub(super) expire_cursor: u64,
     /// Average TTL in milliseconds as the expire cycle estimates it.
@@ -31,6 +35,8 @@ impl Db {
         Db {
             keys: Dict::new(seed),
             expires: Dict::new(seed),
+            mortal_hashes: Dict::new(seed),
+            mortal_cursor: 0,
             expire_cursor: 0,
             avg_ttl_ms: 0,
             bytes: 0,
@@ -92,9 +98,31 @@ impl Db {
         !self.expires.is_empty() && self.expires.remove(key).is_some()
     }
 
+    /// Remembers a hash that has fields with a TTL.
+    fn note_mortal_hash(&mut self, key: &[u8]) {
+        self.mortal_hashes.insert_if_absent(key, || key.into(), ());
+    }
+
+    /// Returns the next hashes to look at for fields that are due.
+    pub(super) fn some_mortal_hashes(&mut self, count: usize) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let from = self.mortal_cursor;
+        self.mortal_cursor = self
+            .mortal_hashes
+            .scan_some(from, count, |key, ()| keys.push(key.clone()));
+        keys
+    }
+
+    pub(super) fn forget_mortal_hash(&mut self, key: &[u8]) {
+        self.mortal_hashes.remove(key);
+    }
+
     /// Puts `object` under `key`, keeping its deadline, and returns what was there.
     pub(super) fn put(&mut self, key: &[u8], object: Object) -> Option<Object> {
         self.bytes += object.weight();
+        if has_mortal_fields(&object) {
+            self.note_mortal_hash(key);
+        }
         if let Some(slot) = self.keys.get_mut(key) {
             let old = std::mem::replace(slot, object);
             self.bytes = self.bytes.saturating_sub(old.weight());
@@ -129,6 +157,9 @@ impl Db {
         if let Some(object) = self.keys.get_mut(key) {
             let (before, after) = object.weigh();
             self.bytes = (self.bytes + after).saturating_sub(before);
+            if has_mortal_fields(object) {
+                self.note_mortal_hash(key);
+            }
         }
     }
 
@@ -136,6 +167,10 @@ impl Db {
     pub(super) fn volatile_fill(&self) -> (usize, usize) {
         (self.expires.len(), self.expires.buckets())
     }
+}
+
+fn has_mortal_fields(object: &Object) -> bool {
+    matches!(&object.value, Value::Hash(hash) if hash.has_mortal_fields())
 }
 
 fn key_bytes(key: &[u8]) -> usize {

@@ -5,6 +5,7 @@
 mod db;
 mod evict;
 mod expire;
+mod expire_fields;
 mod lazyfree;
 mod object;
 mod selected;

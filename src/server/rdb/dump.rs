@@ -60,6 +60,8 @@ pub(crate) fn restore(payload: &[u8], home: Home<'_>) -> Result<Value, RdbError>
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::server::value::hash::Hash;
     use crate::server::value::limits::Limits;
@@ -169,6 +171,100 @@ mod tests {
                     dump(&value);
                     value.memory_usage(0);
                 }
+            }
+        }
+    }
+
+    /// Does to a value what commands do: what was let in must bear it.
+    fn exercise(value: Value) {
+        let limits = Limits::default();
+        value.memory_usage(0);
+        value.free_effort();
+        let bytes = dump(&value);
+        let home = Home {
+            seed: HashSeed::default(),
+            limits: &limits,
+        };
+        restore(&bytes, home).expect("what we write we read");
+        match value {
+            Value::String(mut string) => string.make_raw().push(0),
+            Value::List(mut list) => {
+                list.elements().rev().for_each(drop);
+                list.insert(
+                    list.len() / 2,
+                    crate::server::value::quicklist::Side::After,
+                    b"new",
+                    &limits,
+                );
+                list.remove_equal(b"element:1", 2, End::Tail, &limits);
+                while list.pop(End::Head).is_some() {}
+            }
+            Value::Set(mut set) => {
+                set.scan(0, 1000, |_| ());
+                set.add(b"new", &limits);
+                let mut random = crate::server::value::random::Random::new(1);
+                while set.pop_random(&mut random).is_some() {}
+            }
+            Value::Hash(mut hash) => {
+                hash.scan(0, 1000, 0, |_, _| ());
+                hash.set(b"element:1", b"new", &limits);
+                hash.expire_at(b"element:2", 5);
+                hash.reap(i64::MAX, usize::MAX);
+                hash.pairs(0).for_each(drop);
+            }
+            Value::Zset(mut zset) => {
+                zset.scan(0, 1000, |_, _| ());
+                zset.set(b"element:1", -1.0, &limits);
+                zset.range(0..zset.len(), true).for_each(drop);
+                zset.remove_ranks(0..zset.len());
+                assert!(zset.is_empty());
+            }
+            Value::Stream(mut stream) => {
+                stream.range_back(StreamId::MIN, StreamId::MAX, |_| true);
+                stream.delete(StreamId::new(3, 0));
+                if let Some(next) = stream.last_id.next() {
+                    stream.append(next, &["a", "b"], &limits);
+                }
+                for group in stream.groups.values_mut() {
+                    group.acknowledge(StreamId::new(1, 0));
+                    group.remove_consumer(b"alice");
+                }
+                let keep = crate::server::value::stream::Keep::Newest(1);
+                stream.trim(crate::server::value::stream::Trim {
+                    keep,
+                    approximate: false,
+                    limit: 0,
+                });
+            }
+        }
+    }
+
+    proptest! {
+        /// Bytes changed at will and signed again are refused, or are a value like any other.
+        #[test]
+        fn forged_dumps_do_no_harm(
+            which in 0usize..16,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            static DUMPS: std::sync::LazyLock<Vec<Vec<u8>>> =
+                std::sync::LazyLock::new(|| values().iter().take(16).map(dump).collect());
+            let mut bytes = DUMPS[which % DUMPS.len()].clone();
+            bytes.truncate(bytes.len() - 8);
+            for (at, byte) in changes {
+                // Heads matter more than the middle of a long body.
+                let span = bytes.len().min(200);
+                bytes[at.index(span)] = byte;
+            }
+            if let Some(cut) = cut {
+                let at = cut.index(bytes.len());
+                bytes.drain(at..(at + 1).min(bytes.len()));
+            }
+            let crc = crc64(0, &bytes);
+            bytes.extend_from_slice(&crc.to_le_bytes());
+            let limits = Limits::default();
+            if let Ok(value) = restore(&bytes, Home { seed: HashSeed::default(), limits: &limits }) {
+                exercise(value);
             }
         }
     }

@@ -35,8 +35,8 @@ pub(crate) fn double_text(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
-    // Below 2^52 every whole number is exact, and is written as one.
-    if value.fract() == 0.0 && value.abs() < 4_503_599_627_370_496.0 {
+    // Whole numbers are written as such up to half of what an i64 holds.
+    if value.fract() == 0.0 && value.abs() <= 4_611_686_018_427_387_904.0 {
         return format!("{value:.0}");
     }
     let scientific = format!("{:e}", value.abs());

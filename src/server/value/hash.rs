@@ -34,6 +34,8 @@ pub struct HashTable {
     pub fields: Dict<Box<[u8]>, Box<[u8]>>,
     /// Field to milliseconds since 1970, mortal fields only.
     pub due: Dict<Box<[u8]>, i64>,
+    /// Where the next reaping goes on among them.
+    reap_cursor: u64,
 }
 
 /// A hash value.
@@ -113,7 +115,7 @@ impl Hash {
     pub fn get(&self, field: &[u8], now_ms: i64) -> Option<Element<'_>> {
         match &self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &**table;
+                let HashTable { fields, due, .. } = &**table;
                 let value = fields.get(field)?;
                 let dead = !due.is_empty() && due.get(field).is_some_and(|at| *at <= now_ms);
                 (!dead).then_some(Element::Str(value))
@@ -149,7 +151,7 @@ impl Hash {
     pub fn remove(&mut self, field: &[u8]) -> bool {
         match &mut self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &mut **table;
+                let HashTable { fields, due, .. } = &mut **table;
                 if !due.is_empty() {
                     due.remove(field);
                 }
@@ -188,7 +190,7 @@ impl Hash {
     pub fn random(&self, random: &mut Random, now_ms: i64) -> Option<(Element<'_>, Element<'_>)> {
         match &self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &**table;
+                let HashTable { fields, due, .. } = &**table;
                 let mut pick = || fields.random(random);
                 let mut found = pick()?;
                 for _ in 0..100 {
@@ -216,7 +218,7 @@ impl Hash {
     ) -> u64 {
         match &self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &**table;
+                let HashTable { fields, due, .. } = &**table;
                 fields.scan_some(cursor, count, |field, value| {
                     if !is_due(due, field, now_ms) {
                         emit(Element::Str(field), Element::Str(value));
@@ -235,7 +237,7 @@ impl Hash {
     pub fn due(&self, field: &[u8]) -> Option<Option<i64>> {
         match &self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &**table;
+                let HashTable { fields, due, .. } = &**table;
                 fields.get(field)?;
                 Some(due.get(field).copied())
             }
@@ -258,7 +260,7 @@ impl Hash {
         }
         match &mut self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &mut **table;
+                let HashTable { fields, due, .. } = &mut **table;
                 if !fields.contains(field) {
                     return false;
                 }
@@ -312,20 +314,20 @@ impl Hash {
             && self.remove(field)
     }
 
-    /// Takes out up to `limit` fields that are due; returns how many went.
+    /// Takes out fields that are due, looking at about `limit` mortal ones from where the last call
+    /// stopped; returns how many went.
     pub fn reap(&mut self, now_ms: i64, limit: usize) -> usize {
         match &mut self.encoding {
             HashEncoding::Table(table) => {
-                let HashTable { fields, due } = &mut **table;
-                let dead: Vec<Box<[u8]>> = due
-                    .iter()
-                    .filter(|(_, at)| **at <= now_ms)
-                    .take(limit)
-                    .map(|(field, _)| field.clone())
-                    .collect();
+                let mut dead = Vec::new();
+                table.reap_cursor = table.due.scan_some(table.reap_cursor, limit, |field, at| {
+                    if *at <= now_ms {
+                        dead.push(field.clone());
+                    }
+                });
                 for field in &dead {
-                    due.remove(field);
-                    fields.remove(field);
+                    table.due.remove(field);
+                    table.fields.remove(field);
                 }
                 dead.len()
             }
@@ -388,7 +390,11 @@ impl Hash {
                 }
             }
         }
-        self.encoding = HashEncoding::Table(Box::new(HashTable { fields, due }));
+        self.encoding = HashEncoding::Table(Box::new(HashTable {
+            fields,
+            due,
+            reap_cursor: 0,
+        }));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Numbers as text, the way Redis reads and writes them. The encodings depend on it: a string is an
 //! integer only when writing the integer gives the same bytes back.
 
+/// Whole numbers up to here are written as such, half of what an `i64` holds: the bound of Redis.
+const WHOLE_MAX: f64 = 4_611_686_018_427_387_904.0;
 /// The longest text of an `i64`, sign included.
 const LONGEST_INTEGER: usize = 20;
 
@@ -66,6 +68,9 @@ pub fn format_double(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
+    if value.fract() == 0.0 && value.abs() <= WHOLE_MAX {
+        return format!("{value:.0}");
+    }
     let scientific = format!("{value:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -83,6 +88,27 @@ pub fn format_double(value: f64) -> String {
             if exponent < 0 { '-' } else { '+' },
             exponent.abs()
         )
+    }
+}
+
+/// Writes a double with 17 significant digits, C's `%.17g`: exact, and ugly for 0.1.
+pub fn format_exact(value: f64) -> String {
+    if !value.is_finite() || value == 0.0 {
+        return format_double(value);
+    }
+    let scientific = format!("{value:.16e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trim = |text: &str| match text.split_once('.') {
+        Some(_) => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        None => text.to_owned(),
+    };
+    match usize::try_from(16 - exponent) {
+        Ok(decimals) if exponent >= -4 => trim(&format!("{value:.decimals$}")),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
+        }
     }
 }
 
@@ -136,12 +162,28 @@ mod tests {
             (0.1, "0.1"),
             (-1.5, "-1.5"),
             (1e21, "1e+21"),
+            (1e18, "1000000000000000000"),
             (1e-9, "1e-9"),
             (17_179_869_184.5, "17179869184.5"),
             (f64::NEG_INFINITY, "-inf"),
         ];
         for (value, text) in cases {
             assert_eq!(format_double(value), text);
+        }
+    }
+
+    #[test]
+    fn seventeen_digits_are_those_of_c() {
+        let cases = [
+            (0.1, "0.10000000000000001"),
+            (1e-5, "1.0000000000000001e-05"),
+            (1e18, "1e+18"),
+            (1e16, "10000000000000000"),
+            (-2.5, "-2.5"),
+            (0.001, "0.001"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(format_exact(value), text);
         }
     }
 

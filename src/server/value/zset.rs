@@ -12,13 +12,10 @@ use std::ops::Range;
 use super::dict::Dict;
 use super::limits::Limits;
 use super::listpack::{Element, Listpack, Position};
-use super::number::{format_double, parse_double};
+use super::number::{format_double, format_exact, parse_double};
 use super::random::Random;
 use super::siphash::HashSeed;
 use super::skiplist::{Member, Skiplist};
-
-/// Integers up to here are doubles without loss, and are stored as integers.
-const EXACT: f64 = 4_503_599_627_370_496.0;
 
 /// How the members are stored.
 #[derive(Clone, Debug)]
@@ -348,6 +345,15 @@ impl Zset {
         }
     }
 
+    /// Returns a score as a scan shows it: a blob holds short text already, a skiplist writes all
+    /// digits. A quirk of Redis, and visible.
+    pub fn scan_score(&self, score: f64) -> String {
+        match &self.encoding {
+            ZsetEncoding::Listpack(_) => format_double(score),
+            ZsetEncoding::Skiplist(_) => format_exact(score),
+        }
+    }
+
     fn partition_point(&self, mut before: impl FnMut(f64, &[u8]) -> bool) -> usize {
         match &self.encoding {
             ZsetEncoding::Skiplist(indexed) => indexed.order.partition_point(before),
@@ -398,8 +404,6 @@ fn insert_sorted(pack: &mut Listpack, member: &[u8], score: f64) {
     // As in Redis, negative zero loses its sign here: it is stored as an integer.
     let text = if score == 0.0 {
         "0".to_owned()
-    } else if score.abs() < EXACT && score.fract() == 0.0 {
-        format!("{score:.0}")
     } else {
         format_double(score)
     };
