@@ -169,9 +169,11 @@ impl Core {
     fn expire(&mut self, cycle: Cycle) {
         let clock = Arc::clone(&self.server.clock);
         let (reaped, start_us) = (self.keyspace.stats.expired, clock.monotonic_us());
-        self.keyspace.active_expire(cycle, self.server.hz(), &*clock);
+        self.keyspace
+            .active_expire(cycle, self.server.hz(), &*clock);
         if self.keyspace.stats.expired != reaped {
-            self.server.note_latency("expire-cycle", clock.monotonic_us() - start_us);
+            self.server
+                .note_latency("expire-cycle", clock.monotonic_us() - start_us);
         }
     }
 
