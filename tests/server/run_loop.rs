@@ -1,5 +1,7 @@
 //! The loop and its clients: what only shows over a socket.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use bigkeys::server::Config;
@@ -140,6 +142,25 @@ fn waiting_for_a_replica_ends_with_the_timeout() {
     client.send(&[encode(&["WAIT", "1", "30"]), encode(&["PING"])].concat());
     assert_eq!(client.read(), Some(Reply::Int(0)));
     assert_eq!(client.read(), simple("PONG"));
+}
+
+#[test]
+fn a_unix_socket_works_as_well_and_is_gone_afterwards() {
+    let dir = std::env::temp_dir().join(format!("bigkeys-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a temporary folder");
+    let path = dir.join("server.sock");
+    let server = Running::with(Config {
+        unix_socket: Some(path.clone()),
+        ..Config::default()
+    });
+    let mut stream = UnixStream::connect(&path).expect("the server listens");
+    stream.write_all(b"PING\r\n").expect("an open socket");
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).expect("a reply");
+    assert_eq!(&reply, b"+PONG\r\n");
+    drop(server);
+    assert!(!path.exists());
+    std::fs::remove_dir(&dir).expect("an empty folder");
 }
 
 #[test]
