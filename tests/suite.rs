@@ -5,4 +5,6 @@
 
 mod cli;
 mod engine;
+#[cfg(feature = "server")]
+mod server;
 mod support;

@@ -1,1 +1,24 @@
 //! The bundled server: a Redis in Rust that stalls like the real one.
+//!
+//! One thread runs commands, another frees what UNLINK hands it. Reading order: `event_loop` turns,
+//! `client` reads and writes, `resp` knows the wire, `command` runs, `keyspace` keeps, `value` holds.
+
+mod client;
+mod clock;
+mod command;
+mod config;
+mod event_loop;
+mod fault;
+mod in_process;
+mod info;
+mod keyspace;
+mod net;
+mod rdb;
+mod resp;
+pub mod value;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use config::Config;
+pub use event_loop::{Handle, Server};
+pub use fault::{Fault, FaultAction, Faults};
+pub use in_process::InProcess;

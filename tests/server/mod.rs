@@ -1,0 +1,77 @@
+//! The bundled server: scripts of commands with the replies they must get.
+//!
+//! The same scripts run in-process, over the wire, and against any real server whose address is
+//! in `BIGKEYS_TEST_SERVERS` (`host:port`, comma-separated; they are flushed!). See
+//! [`script`] for the format.
+
+mod fault;
+mod fuzz;
+mod keyspace;
+mod reply;
+mod run_loop;
+mod script;
+mod target;
+
+use std::path::{Path, PathBuf};
+
+use script::Script;
+use target::{InProcessTarget, Target, WireTarget};
+
+fn scripts() -> Vec<(PathBuf, Script)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/cases");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(&dir)
+        .expect("the folder of scripts is part of the package")
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "script"))
+        .collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("a readable script");
+            let script = Script::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            (path, script)
+        })
+        .collect()
+}
+
+fn run_all(target: &mut dyn Target) {
+    let mut failures = Vec::new();
+    let mut cases = 0;
+    for (path, script) in scripts() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let outcome = script.run(target);
+        cases += outcome.cases;
+        failures.extend(outcome.failures.into_iter().map(|failure| format!("{name}:{failure}")));
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {cases} cases failed on {}:\n{}",
+        failures.len(),
+        target.name(),
+        failures.join("\n")
+    );
+    assert!(cases > 0, "no cases were found");
+}
+
+#[test]
+fn scripts_agree_in_process() {
+    run_all(&mut InProcessTarget::new());
+}
+
+#[test]
+fn scripts_agree_over_the_wire() {
+    let server = target::Running::start();
+    run_all(&mut WireTarget::connect_to(&server.addr()));
+}
+
+#[test]
+fn scripts_agree_with_real_servers() {
+    let Ok(addrs) = std::env::var("BIGKEYS_TEST_SERVERS") else {
+        eprintln!("skipped: BIGKEYS_TEST_SERVERS names no real server");
+        return;
+    };
+    for addr in addrs.split(',').filter(|addr| !addr.is_empty()) {
+        run_all(&mut WireTarget::connect_to(addr));
+    }
+}
