@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Output(Option<PathBuf>),
     /// The scan could not begin, or has no result.
     Scan,
+    /// The bundled server could not run, listening on this address.
+    Serve(std::net::SocketAddr),
     /// The machine refused something that should always work: a thread, a signal handler.
     System(&'static str),
     /// Ctrl-C came before there was a result.
@@ -37,6 +39,7 @@ impl fmt::Display for ErrorKind {
             Self::Output(None) => f.write_str("cannot write to stdout"),
             // What the engine could not do is in its own words.
             Self::Scan => Ok(()),
+            Self::Serve(address) => write!(f, "cannot run the bundled server on {address}"),
             Self::System(text) => f.write_str(text),
             Self::Interrupted => f.write_str("interrupted before there was a result"),
         }
@@ -91,9 +94,11 @@ impl CommandError {
         match self.kind {
             ErrorKind::Usage(_) => Exit::Usage,
             ErrorKind::Interrupted => Exit::Interrupted,
-            ErrorKind::Password(_) | ErrorKind::Output(_) | ErrorKind::Scan | ErrorKind::System(_) => {
-                Exit::Failed
-            }
+            ErrorKind::Password(_)
+            | ErrorKind::Output(_)
+            | ErrorKind::Scan
+            | ErrorKind::Serve(_)
+            | ErrorKind::System(_) => Exit::Failed,
         }
     }
 }

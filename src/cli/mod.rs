@@ -4,6 +4,7 @@
 //! [`error`] and [`exit`] are how a run ends.
 
 pub mod args;
+pub mod bundled;
 mod command;
 mod console;
 pub mod error;
@@ -18,14 +19,19 @@ use std::ffi::OsString;
 use clap::Parser;
 
 use args::{Cli, Command};
+use bundled::Bundled;
 use console::Console;
 use exit::Exit;
 use surroundings::Surroundings;
 
-/// Carries out a command line, the program's name first, and says how it ended.
+/// Carries out a command line, the program's name first, and says how it ended. `bundled` is the server
+/// that `demo` and `serve` run, in a build that has it.
 ///
 /// It may end the process itself in one case: a second Ctrl-C.
-pub fn run(command_line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit {
+pub fn run(
+    command_line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    bundled: Option<&dyn Bundled>,
+) -> Exit {
     let around = Surroundings::look();
     let cli = match Cli::try_parse_from(command_line) {
         Ok(cli) => cli,
@@ -33,10 +39,12 @@ pub fn run(command_line: impl IntoIterator<Item = impl Into<OsString> + Clone>) 
     };
     let console = match &cli.command {
         Command::Scan(args) => Console::new(args.console, &around),
-        Command::Completions(_) | Command::Man => Console::plain(&around),
+        Command::Demo | Command::Serve(_) | Command::Completions(_) | Command::Man => Console::plain(&around),
     };
     let done = match &cli.command {
         Command::Scan(args) => command::scan(args, &around, &console),
+        Command::Demo => command::demo(bundled, &around, &console),
+        Command::Serve(args) => command::serve(args, bundled, &console),
         Command::Completions(args) => command::completions(args),
         Command::Man => command::man(),
     };

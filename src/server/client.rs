@@ -188,8 +188,7 @@ impl Connection {
                     self.start += len;
                 }
                 Err(why) => {
-                    self.out
-                        .error(format!("ERR Protocol error: {why}").as_bytes());
+                    self.out.error(format!("ERR Protocol error: {why}").as_bytes());
                     self.close_after_reply = true;
                 }
             }
@@ -198,16 +197,9 @@ impl Connection {
 
     /// Answers what is complete without running it, while a script holds the command thread.
     /// `answer` returns the reply to each request.
-    pub(super) fn put_off(
-        &mut self,
-        bulk_len_max: i64,
-        mut answer: impl FnMut(Args<'_>, bool) -> Vec<u8>,
-    ) {
+    pub(super) fn put_off(&mut self, bulk_len_max: i64, mut answer: impl FnMut(Args<'_>, bool) -> Vec<u8>) {
         loop {
-            let limits = Limits {
-                bulk_len_max,
-                authenticated: self.authenticated,
-            };
+            let limits = Limits { bulk_len_max, authenticated: self.authenticated };
             let request = &self.query[self.start..];
             // What is wrong with the request can wait until the script is over.
             let Ok(Progress::Complete(len)) = self.parser.parse(request, limits) else {
@@ -292,13 +284,7 @@ impl Connection {
             return true;
         }
         self.waits_to_write = wanted;
-        let interest = if wanted {
-            Interest::READABLE | Interest::WRITABLE
-        } else {
-            Interest::READABLE
-        };
-        registry
-            .reregister(self.stream.source(), token, interest)
-            .is_ok()
+        let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        registry.reregister(self.stream.source(), token, interest).is_ok()
     }
 }

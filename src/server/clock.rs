@@ -25,9 +25,7 @@ impl SystemClock {
     /// Returns a clock whose monotonic reading starts at zero now.
     #[allow(clippy::disallowed_methods, reason = "this file owns the clock")]
     pub fn new() -> SystemClock {
-        SystemClock {
-            started: Instant::now(),
-        }
+        SystemClock { started: Instant::now() }
     }
 }
 
@@ -39,9 +37,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn unix_ms(&self) -> u64 {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -65,10 +61,7 @@ pub struct ManualClock {
 impl ManualClock {
     /// Returns a clock that says `unix_ms` until it is moved.
     pub fn at(unix_ms: u64) -> ManualClock {
-        ManualClock {
-            epoch_ms: unix_ms,
-            elapsed_us: AtomicU64::new(0),
-        }
+        ManualClock { epoch_ms: unix_ms, elapsed_us: AtomicU64::new(0) }
     }
 
     /// Moves the clock forward.

@@ -45,9 +45,7 @@ impl Default for Config {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Parameters may hold a password.
-        f.debug_struct("Config")
-            .field("listen", &self.listen)
-            .finish_non_exhaustive()
+        f.debug_struct("Config").field("listen", &self.listen).finish_non_exhaustive()
     }
 }
 
@@ -62,10 +60,7 @@ impl Config {
 
 /// The settings in force.
 #[derive(Debug, Clone)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "one per yes/no parameter of Redis"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "one per yes/no parameter of Redis")]
 pub(crate) struct Settings {
     pub(crate) port: i64,
     pub(crate) bind: String,
@@ -139,8 +134,7 @@ impl Default for Settings {
             bulk_len_max: 512 * 1024 * 1024,
             query_buffer_max: 1024 * 1024 * 1024,
             // Redis has no limit for normal clients. A sandbox shares a laptop with its clients.
-            output_buffer_limit: "normal 1gb 256mb 60 replica 256mb 64mb 60 pubsub 32mb 8mb 60"
-                .to_owned(),
+            output_buffer_limit: "normal 1gb 256mb 60 replica 256mb 64mb 60 pubsub 32mb 8mb 60".to_owned(),
             busy_reply_threshold_ms: 5000,
             list_compress_depth: 0,
             dir: ".".to_owned(),
@@ -160,12 +154,10 @@ impl Settings {
     pub(crate) fn from_parameters(parameters: &[(String, String)]) -> Result<Settings, String> {
         let mut settings = Settings::default();
         for (name, value) in parameters {
-            settings
-                .set(name, value.as_bytes(), true)
-                .map_err(|error| match error {
-                    ConfigError::Unknown => format!("unknown parameter `{name}`"),
-                    ConfigError::Invalid(why) => format!("parameter `{name}`: {why}"),
-                })?;
+            settings.set(name, value.as_bytes(), true).map_err(|error| match error {
+                ConfigError::Unknown => format!("unknown parameter `{name}`"),
+                ConfigError::Invalid(why) => format!("parameter `{name}`: {why}"),
+            })?;
         }
         Ok(settings)
     }
@@ -174,15 +166,8 @@ impl Settings {
     pub(crate) fn reply_buffer_max(&self) -> usize {
         let mut words = self.output_buffer_limit.split_whitespace();
         words.find(|word| *word == "normal");
-        let hard = words
-            .next()
-            .and_then(|word| parse_memory(word.as_bytes()))
-            .unwrap_or(0);
-        if hard <= 0 {
-            usize::MAX
-        } else {
-            usize::try_from(hard).unwrap_or(usize::MAX)
-        }
+        let hard = words.next().and_then(|word| parse_memory(word.as_bytes())).unwrap_or(0);
+        if hard <= 0 { usize::MAX } else { usize::try_from(hard).unwrap_or(usize::MAX) }
     }
 }
 
@@ -209,12 +194,7 @@ struct Parameter {
 }
 
 const fn parameter(name: &'static str, kind: Kind) -> Parameter {
-    Parameter {
-        name,
-        alias: None,
-        mutable: true,
-        kind,
-    }
+    Parameter { name, alias: None, mutable: true, kind }
 }
 
 impl Parameter {
@@ -240,130 +220,54 @@ const PARAMETERS: &[Parameter] = &[
     parameter("unixsocket", Kind::Text(|s| &mut s.unix_socket)).immutable(),
     parameter("databases", Kind::Int(1, INT_MAX, |s| &mut s.databases)).immutable(),
     parameter("requirepass", Kind::Text(|s| &mut s.requirepass)),
-    parameter(
-        "maxclients",
-        Kind::Int(1, 4_294_967_295, |s| &mut s.maxclients),
-    ),
+    parameter("maxclients", Kind::Int(1, 4_294_967_295, |s| &mut s.maxclients)),
     parameter("timeout", Kind::Int(0, INT_MAX, |s| &mut s.timeout_s)),
     parameter("hz", Kind::Int(0, INT_MAX, |s| &mut s.hz)),
     parameter("maxmemory", Kind::Memory(|s| &mut s.maxmemory)),
     parameter("maxmemory-policy", Kind::Policy(|s| &mut s.policy)),
-    parameter(
-        "maxmemory-samples",
-        Kind::Int(1, INT_MAX, |s| &mut s.maxmemory_samples),
-    ),
+    parameter("maxmemory-samples", Kind::Int(1, INT_MAX, |s| &mut s.maxmemory_samples)),
     parameter("maxmemory-eviction-tenacity", Kind::Fixed("10")),
-    parameter(
-        "lazyfree-lazy-eviction",
-        Kind::Bool(|s| &mut s.lazy_eviction),
-    ),
+    parameter("lazyfree-lazy-eviction", Kind::Bool(|s| &mut s.lazy_eviction)),
     parameter("lazyfree-lazy-expire", Kind::Bool(|s| &mut s.lazy_expire)),
-    parameter(
-        "lazyfree-lazy-server-del",
-        Kind::Bool(|s| &mut s.lazy_server_del),
-    ),
-    parameter(
-        "lazyfree-lazy-user-del",
-        Kind::Bool(|s| &mut s.lazy_user_del),
-    ),
-    parameter(
-        "lazyfree-lazy-user-flush",
-        Kind::Bool(|s| &mut s.lazy_user_flush),
-    ),
-    parameter(
-        "replica-lazy-flush",
-        Kind::Bool(|s| &mut s.replica_lazy_flush),
-    )
-    .alias("slave-lazy-flush"),
-    parameter(
-        "active-expire-effort",
-        Kind::Int(1, 10, |s| &mut s.active_expire_effort),
-    ),
+    parameter("lazyfree-lazy-server-del", Kind::Bool(|s| &mut s.lazy_server_del)),
+    parameter("lazyfree-lazy-user-del", Kind::Bool(|s| &mut s.lazy_user_del)),
+    parameter("lazyfree-lazy-user-flush", Kind::Bool(|s| &mut s.lazy_user_flush)),
+    parameter("replica-lazy-flush", Kind::Bool(|s| &mut s.replica_lazy_flush)).alias("slave-lazy-flush"),
+    parameter("active-expire-effort", Kind::Int(1, 10, |s| &mut s.active_expire_effort)),
     parameter("activerehashing", Kind::Bool(|s| &mut s.active_rehashing)),
-    parameter(
-        "slowlog-log-slower-than",
-        Kind::Int(-1, i64::MAX, |s| &mut s.slowlog_slower_than_us),
-    ),
-    parameter(
-        "slowlog-max-len",
-        Kind::Int(0, i64::MAX, |s| &mut s.slowlog_max_len),
-    ),
-    parameter(
-        "latency-monitor-threshold",
-        Kind::Int(0, i64::MAX, |s| &mut s.latency_threshold_ms),
-    ),
+    parameter("slowlog-log-slower-than", Kind::Int(-1, i64::MAX, |s| &mut s.slowlog_slower_than_us)),
+    parameter("slowlog-max-len", Kind::Int(0, i64::MAX, |s| &mut s.slowlog_max_len)),
+    parameter("latency-monitor-threshold", Kind::Int(0, i64::MAX, |s| &mut s.latency_threshold_ms)),
     parameter("latency-tracking", Kind::Bool(|s| &mut s.latency_tracking)),
-    parameter(
-        "latency-tracking-info-percentiles",
-        Kind::Fixed("50 99 99.9"),
-    ),
+    parameter("latency-tracking-info-percentiles", Kind::Fixed("50 99 99.9")),
     parameter("proto-max-bulk-len", Kind::Memory(|s| &mut s.bulk_len_max)),
-    parameter(
-        "client-query-buffer-limit",
-        Kind::Memory(|s| &mut s.query_buffer_max),
-    ),
-    parameter(
-        "client-output-buffer-limit",
-        Kind::Text(|s| &mut s.output_buffer_limit),
-    ),
-    parameter(
-        "busy-reply-threshold",
-        Kind::Int(0, i64::MAX, |s| &mut s.busy_reply_threshold_ms),
-    )
-    .alias("lua-time-limit"),
-    parameter(
-        "list-max-listpack-size",
-        Kind::Node(|s| &mut s.limits.list_max_listpack_size),
-    )
-    .alias("list-max-ziplist-size"),
-    parameter(
-        "list-compress-depth",
-        Kind::Int(0, INT_MAX, |s| &mut s.list_compress_depth),
-    ),
-    parameter(
-        "set-max-intset-entries",
-        Kind::Count(1 << 30, |s| &mut s.limits.set_max_intset_entries),
-    ),
-    parameter(
-        "set-max-listpack-entries",
-        Kind::Count(COUNT_MAX, |s| &mut s.limits.set_max_listpack_entries),
-    ),
-    parameter(
-        "set-max-listpack-value",
-        Kind::Count(COUNT_MAX, |s| &mut s.limits.set_max_listpack_value),
-    ),
+    parameter("client-query-buffer-limit", Kind::Memory(|s| &mut s.query_buffer_max)),
+    parameter("client-output-buffer-limit", Kind::Text(|s| &mut s.output_buffer_limit)),
+    parameter("busy-reply-threshold", Kind::Int(0, i64::MAX, |s| &mut s.busy_reply_threshold_ms))
+        .alias("lua-time-limit"),
+    parameter("list-max-listpack-size", Kind::Node(|s| &mut s.limits.list_max_listpack_size))
+        .alias("list-max-ziplist-size"),
+    parameter("list-compress-depth", Kind::Int(0, INT_MAX, |s| &mut s.list_compress_depth)),
+    parameter("set-max-intset-entries", Kind::Count(1 << 30, |s| &mut s.limits.set_max_intset_entries)),
+    parameter("set-max-listpack-entries", Kind::Count(COUNT_MAX, |s| &mut s.limits.set_max_listpack_entries)),
+    parameter("set-max-listpack-value", Kind::Count(COUNT_MAX, |s| &mut s.limits.set_max_listpack_value)),
     parameter(
         "hash-max-listpack-entries",
         Kind::Count(COUNT_MAX, |s| &mut s.limits.hash_max_listpack_entries),
     )
     .alias("hash-max-ziplist-entries"),
-    parameter(
-        "hash-max-listpack-value",
-        Kind::MemoryCount(|s| &mut s.limits.hash_max_listpack_value),
-    )
-    .alias("hash-max-ziplist-value"),
+    parameter("hash-max-listpack-value", Kind::MemoryCount(|s| &mut s.limits.hash_max_listpack_value))
+        .alias("hash-max-ziplist-value"),
     parameter(
         "zset-max-listpack-entries",
         Kind::Count(COUNT_MAX, |s| &mut s.limits.zset_max_listpack_entries),
     )
     .alias("zset-max-ziplist-entries"),
-    parameter(
-        "zset-max-listpack-value",
-        Kind::MemoryCount(|s| &mut s.limits.zset_max_listpack_value),
-    )
-    .alias("zset-max-ziplist-value"),
-    parameter(
-        "stream-node-max-bytes",
-        Kind::MemoryCount(|s| &mut s.limits.stream_node_max_bytes),
-    ),
-    parameter(
-        "stream-node-max-entries",
-        Kind::Count(COUNT_MAX, |s| &mut s.limits.stream_node_max_entries),
-    ),
-    parameter(
-        "hll-sparse-max-bytes",
-        Kind::MemoryCount(|s| &mut s.limits.hll_sparse_max_bytes),
-    ),
+    parameter("zset-max-listpack-value", Kind::MemoryCount(|s| &mut s.limits.zset_max_listpack_value))
+        .alias("zset-max-ziplist-value"),
+    parameter("stream-node-max-bytes", Kind::MemoryCount(|s| &mut s.limits.stream_node_max_bytes)),
+    parameter("stream-node-max-entries", Kind::Count(COUNT_MAX, |s| &mut s.limits.stream_node_max_entries)),
+    parameter("hll-sparse-max-bytes", Kind::MemoryCount(|s| &mut s.limits.hll_sparse_max_bytes)),
     parameter("dir", Kind::Text(|s| &mut s.dir)),
     parameter("dbfilename", Kind::Text(|s| &mut s.db_filename)),
     parameter("save", Kind::Text(|s| &mut s.save)),
@@ -401,16 +305,10 @@ pub(crate) enum ConfigError {
 
 impl Settings {
     /// Returns the parameters that match, in order, under every name that does.
-    pub(crate) fn matching(
-        &mut self,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Vec<(&'static str, String)> {
+    pub(crate) fn matching(&mut self, wanted: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
         for parameter in PARAMETERS {
-            for name in [Some(parameter.name), parameter.alias]
-                .into_iter()
-                .flatten()
-            {
+            for name in [Some(parameter.name), parameter.alias].into_iter().flatten() {
                 if wanted(name) {
                     found.push((name, parameter.kind.text(self)));
                 }
@@ -423,22 +321,12 @@ impl Settings {
     ///
     /// # Errors
     /// Says what Redis would about the name or the value.
-    pub(crate) fn set(
-        &mut self,
-        name: &str,
-        value: &[u8],
-        starting: bool,
-    ) -> Result<(), ConfigError> {
+    pub(crate) fn set(&mut self, name: &str, value: &[u8], starting: bool) -> Result<(), ConfigError> {
         let parameter = find(name).ok_or(ConfigError::Unknown)?;
         if !parameter.mutable && !starting {
-            return Err(ConfigError::Invalid(
-                "can't set immutable config".to_owned(),
-            ));
+            return Err(ConfigError::Invalid("can't set immutable config".to_owned()));
         }
-        parameter
-            .kind
-            .set(self, value)
-            .map_err(ConfigError::Invalid)
+        parameter.kind.set(self, value).map_err(ConfigError::Invalid)
     }
 }
 
@@ -501,9 +389,8 @@ impl Kind {
             }
             Kind::Text(field) => *field(settings) = String::from_utf8_lossy(value).into_owned(),
             Kind::Policy(field) => {
-                let named = Policy::NAMES
-                    .iter()
-                    .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
+                let named =
+                    Policy::NAMES.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
                 let Some((_, policy)) = named else {
                     return Err(one_of(Policy::NAMES.iter().map(|(name, _)| *name)));
                 };
@@ -527,9 +414,7 @@ fn fixed(only: &str, value: &[u8]) -> Result<(), String> {
     if only.as_bytes().eq_ignore_ascii_case(value) {
         return Ok(());
     }
-    if matches!(only, "yes" | "no")
-        && !matches!(value.to_ascii_lowercase().as_slice(), b"yes" | b"no")
-    {
+    if matches!(only, "yes" | "no") && !matches!(value.to_ascii_lowercase().as_slice(), b"yes" | b"no") {
         return Err("argument must be 'yes' or 'no'".to_owned());
     }
     Err(format!("the bundled server only knows '{only}'"))
@@ -537,21 +422,15 @@ fn fixed(only: &str, value: &[u8]) -> Result<(), String> {
 
 fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
-    format!(
-        "argument(s) must be one of the following: {}",
-        names.join(", ")
-    )
+    format!("argument(s) must be one of the following: {}", names.join(", "))
 }
 
 fn integer(value: &[u8], min: i64, max: i64) -> Result<i64, String> {
-    let number =
-        super::resp::parse_i64(value).ok_or("argument couldn't be parsed into an integer")?;
+    let number = super::resp::parse_i64(value).ok_or("argument couldn't be parsed into an integer")?;
     if (min..=max).contains(&number) {
         Ok(number)
     } else {
-        Err(format!(
-            "argument must be between {min} and {max} inclusive"
-        ))
+        Err(format!("argument must be between {min} and {max} inclusive"))
     }
 }
 
@@ -584,11 +463,8 @@ mod tests {
     #[test]
     fn parameters_are_read_and_set_by_either_name() {
         let mut settings = Settings::default();
-        settings
-            .set("Hash-Max-Ziplist-Entries", b"7", false)
-            .expect("a known parameter");
-        let found =
-            settings.matching(|name| name.starts_with("hash-max-") && name.ends_with("entries"));
+        settings.set("Hash-Max-Ziplist-Entries", b"7", false).expect("a known parameter");
+        let found = settings.matching(|name| name.starts_with("hash-max-") && name.ends_with("entries"));
         assert_eq!(found.len(), 2);
         assert!(found.iter().all(|(_, value)| value == "7"));
     }
@@ -599,35 +475,21 @@ mod tests {
         for (name, value, why) in [
             ("maxmemory", "x", "argument must be a memory value"),
             ("hz", "x", "argument couldn't be parsed into an integer"),
-            (
-                "maxclients",
-                "0",
-                "argument must be between 1 and 4294967295 inclusive",
-            ),
+            ("maxclients", "0", "argument must be between 1 and 4294967295 inclusive"),
             ("appendonly", "maybe", "argument must be 'yes' or 'no'"),
             ("databases", "17", "can't set immutable config"),
         ] {
             let refusal = settings.set(name, value.as_bytes(), false);
-            assert_eq!(
-                refusal,
-                Err(ConfigError::Invalid(why.to_owned())),
-                "{name} {value}"
-            );
+            assert_eq!(refusal, Err(ConfigError::Invalid(why.to_owned())), "{name} {value}");
         }
-        assert_eq!(
-            settings.set("no-such", b"1", false),
-            Err(ConfigError::Unknown)
-        );
+        assert_eq!(settings.set("no-such", b"1", false), Err(ConfigError::Unknown));
     }
 
     #[test]
     fn memory_has_two_kinds_of_kilo() {
-        for (text, bytes) in [
-            ("10", Some(10)),
-            ("1k", Some(1000)),
-            ("1KB", Some(1024)),
-            ("2gb", Some(2 << 30)),
-        ] {
+        for (text, bytes) in
+            [("10", Some(10)), ("1k", Some(1000)), ("1KB", Some(1024)), ("2gb", Some(2 << 30))]
+        {
             assert_eq!(parse_memory(text.as_bytes()), bytes);
         }
         for text in ["", "-1", "1x", "99999999999gb"] {

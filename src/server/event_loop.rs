@@ -72,17 +72,9 @@ impl Server {
         if let Some(path) = &config.unix_socket {
             settings.unix_socket = path.display().to_string();
         }
-        let handle = Handle {
-            stop: Arc::new(AtomicBool::new(false)),
-            waker,
-            faults: Arc::new(Faults::default()),
-        };
-        Ok(Server {
-            config,
-            settings,
-            net,
-            handle,
-        })
+        let handle =
+            Handle { stop: Arc::new(AtomicBool::new(false)), waker, faults: Arc::new(Faults::default()) };
+        Ok(Server { config, settings, net, handle })
     }
 
     /// Returns the TCP address it listens on, if it does.
@@ -160,10 +152,7 @@ impl EventLoop {
             let session = self.core.server.sessions.get(*id)?;
             session.blocked.as_ref()?.until_us
         });
-        let next_us = deadlines
-            .chain([self.next_cron_us])
-            .min()
-            .unwrap_or(self.next_cron_us);
+        let next_us = deadlines.chain([self.next_cron_us]).min().unwrap_or(self.next_cron_us);
         let mut wait = Duration::from_micros(next_us.saturating_sub(now_us));
         if !self.waiting.is_empty() && self.core.server.pause.is_some() {
             wait = wait.min(Duration::from_millis(1));
@@ -239,8 +228,7 @@ impl EventLoop {
     /// looked after if one of them is a script without an end.
     fn work(&mut self, id: ClientId) {
         let taken = self.net.borrow_mut().take(id);
-        let (Some(mut connection), Some(mut session)) = (taken, self.core.server.sessions.take(id))
-        else {
+        let (Some(mut connection), Some(mut session)) = (taken, self.core.server.sessions.take(id)) else {
             return;
         };
         let work = connection.work(&mut self.core, &mut session);
@@ -304,10 +292,8 @@ impl EventLoop {
                 continue;
             };
             let mut reply = Reply::new(session.proto());
-            let due = session
-                .blocked
-                .as_ref()
-                .is_some_and(|b| b.until_us.is_some_and(|until| until <= now_us));
+            let due =
+                session.blocked.as_ref().is_some_and(|b| b.until_us.is_some_and(|until| until <= now_us));
             if due {
                 if let Some(blocked) = session.blocked.take() {
                     reply.raw(&blocked.reply);
@@ -331,12 +317,7 @@ impl EventLoop {
     /// Ends the connections that CLIENT KILL chose.
     fn see_to_attention(&mut self) {
         for id in std::mem::take(&mut self.core.server.attention) {
-            let killed = self
-                .core
-                .server
-                .sessions
-                .get(id)
-                .is_some_and(|session| session.killed);
+            let killed = self.core.server.sessions.get(id).is_some_and(|session| session.killed);
             if killed {
                 self.close(id);
             }
@@ -348,8 +329,7 @@ impl EventLoop {
         if now_us < self.next_cron_us {
             return;
         }
-        let period_us =
-            u64::try_from(self.core.server.cron_period().as_micros()).unwrap_or(100_000);
+        let period_us = u64::try_from(self.core.server.cron_period().as_micros()).unwrap_or(100_000);
         self.next_cron_us = now_us + period_us;
         self.core.cron();
         self.close_idle(now_us);
@@ -382,8 +362,7 @@ struct Caretaker {
 
 const BUSY: &[u8] =
     b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n";
-const UNKILLABLE: &[u8] =
-    b"-UNKILLABLE Sorry the script already executed write commands against the \
+const UNKILLABLE: &[u8] = b"-UNKILLABLE Sorry the script already executed write commands against the \
     dataset. You can either wait the script termination or kill the server in a hard way using the \
     SHUTDOWN NOSAVE command.\r\n";
 
@@ -395,17 +374,11 @@ impl Meanwhile for Caretaker {
         };
         // New clients are taken in when the script is over.
         net.accept_later |= turn.acceptable;
-        let mut verdict = if turn.signal || self.stop.load(Ordering::Acquire) {
-            Verdict::ShutDown
-        } else {
-            Verdict::GoOn
-        };
+        let mut verdict =
+            if turn.signal || self.stop.load(Ordering::Acquire) { Verdict::ShutDown } else { Verdict::GoOn };
         // Replies from before the script began are waited for, too. What ends with this flush is
         // closed by the loop later.
-        for id in std::mem::take(&mut net.unflushed)
-            .into_iter()
-            .chain(turn.writable)
-        {
+        for id in std::mem::take(&mut net.unflushed).into_iter().chain(turn.writable) {
             net.flush(id);
         }
         net.make_ready(turn.readable);

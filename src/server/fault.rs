@@ -36,7 +36,8 @@ impl FaultAction {
         let text = match state.to_ascii_uppercase().as_str() {
             "LOADING" => "LOADING Redis is loading the dataset in memory".to_owned(),
             "BUSY" => {
-                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.".to_owned()
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+                    .to_owned()
             }
             "NOPERM" => {
                 format!("NOPERM this user has no permissions to run the '{command}' command")
@@ -75,40 +76,25 @@ pub struct Fault {
 impl Fault {
     /// Returns a fault that strikes at each call of `command`.
     pub fn new(command: &str, action: FaultAction) -> Fault {
-        Fault {
-            command: command.to_ascii_lowercase(),
-            key: None,
-            skip: 0,
-            times: None,
-            action,
-        }
+        Fault { command: command.to_ascii_lowercase(), key: None, skip: 0, times: None, action }
     }
 
     /// Limits it to the next `times` calls.
     #[must_use]
     pub fn times(self, times: u64) -> Fault {
-        Fault {
-            times: Some(times),
-            ..self
-        }
+        Fault { times: Some(times), ..self }
     }
 
     /// Lets `calls` matching calls pass first.
     #[must_use]
     pub fn after(self, calls: u64) -> Fault {
-        Fault {
-            skip: calls,
-            ..self
-        }
+        Fault { skip: calls, ..self }
     }
 
     /// Limits it to one key.
     #[must_use]
     pub fn on_key(self, key: impl Into<Vec<u8>>) -> Fault {
-        Fault {
-            key: Some(key.into()),
-            ..self
-        }
+        Fault { key: Some(key.into()), ..self }
     }
 
     fn matches(&self, command: &str, has_key: impl FnOnce(&[u8]) -> bool) -> bool {
@@ -149,20 +135,13 @@ impl Faults {
 
     /// Returns what goes wrong with this call, and uses it up. The replica command `debug` is
     /// never struck by `*`, so that a test can always clear its faults.
-    pub(crate) fn strike(
-        &self,
-        command: &str,
-        has_key: impl Fn(&[u8]) -> bool,
-    ) -> Vec<FaultAction> {
+    pub(crate) fn strike(&self, command: &str, has_key: impl Fn(&[u8]) -> bool) -> Vec<FaultAction> {
         if !self.armed.load(Ordering::Acquire) {
             return Vec::new();
         }
         let mut rules = self.lock();
         let mut actions = Vec::new();
-        for rule in rules
-            .iter_mut()
-            .filter(|rule| rule.matches(command, &has_key))
-        {
+        for rule in rules.iter_mut().filter(|rule| rule.matches(command, &has_key)) {
             if rule.skip > 0 {
                 rule.skip -= 1;
                 continue;
@@ -191,25 +170,10 @@ mod tests {
     fn a_fault_strikes_where_and_as_often_as_it_was_told() {
         let faults = Faults::default();
         assert!(faults.strike("get", |_| true).is_empty());
-        faults.add(
-            Fault::new("GET", FaultAction::Vanish)
-                .on_key("a")
-                .after(1)
-                .times(2),
-        );
-        let strike = |key: &str| {
-            !faults
-                .strike("get", |wanted| wanted == key.as_bytes())
-                .is_empty()
-        };
+        faults.add(Fault::new("GET", FaultAction::Vanish).on_key("a").after(1).times(2));
+        let strike = |key: &str| !faults.strike("get", |wanted| wanted == key.as_bytes()).is_empty();
         assert_eq!(
-            [
-                strike("b"),
-                strike("a"),
-                strike("a"),
-                strike("a"),
-                strike("a")
-            ],
+            [strike("b"), strike("a"), strike("a"), strike("a"), strike("a")],
             [false, false, true, true, false]
         );
         assert!(faults.list().is_empty());
@@ -223,9 +187,6 @@ mod tests {
         assert_eq!(faults.strike("get", |_| true).len(), 1);
         faults.clear();
         faults.add(Fault::new("memory", FaultAction::EmptyPage));
-        assert_eq!(
-            faults.strike("memory|usage", |_| true),
-            [FaultAction::EmptyPage]
-        );
+        assert_eq!(faults.strike("memory|usage", |_| true), [FaultAction::EmptyPage]);
     }
 }

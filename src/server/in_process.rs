@@ -17,9 +17,7 @@ pub struct InProcess {
 
 impl std::fmt::Debug for InProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InProcess")
-            .field("clients", &self.clients.len())
-            .finish_non_exhaustive()
+        f.debug_struct("InProcess").field("clients", &self.clients.len()).finish_non_exhaustive()
     }
 }
 
@@ -33,18 +31,12 @@ impl InProcess {
         let faults = Arc::new(Faults::default());
         let mut core = Core::new(config, settings, Arc::clone(&faults));
         core.load(config)?;
-        Ok(InProcess {
-            core,
-            clients: Vec::new(),
-            faults,
-        })
+        Ok(InProcess { core, clients: Vec::new(), faults })
     }
 
     /// Adds a client and returns its number for [`InProcess::call`].
     pub fn connect(&mut self) -> usize {
-        let session = self
-            .core
-            .connect("127.0.0.1:1".to_owned(), "127.0.0.1:6379".to_owned());
+        let session = self.core.connect("127.0.0.1:1".to_owned(), "127.0.0.1:6379".to_owned());
         self.clients.push((session.id, Reply::default()));
         self.core.server.sessions.put(session);
         self.clients.len() - 1

@@ -110,18 +110,11 @@ fn human(bytes: usize) -> String {
 }
 
 fn server_section(section: &mut Section<'_>, server: &Instance) {
-    let uptime_s = server
-        .clock
-        .monotonic_us()
-        .saturating_sub(server.started_us)
-        / 1_000_000;
+    let uptime_s = server.clock.monotonic_us().saturating_sub(server.started_us) / 1_000_000;
     section.field("redis_version", VERSION);
     section.field("redis_git_sha1", "00000000");
     section.field("redis_git_dirty", 0);
-    section.field(
-        "redis_build_id",
-        concat!("bigkeys-", env!("CARGO_PKG_VERSION")),
-    );
+    section.field("redis_build_id", concat!("bigkeys-", env!("CARGO_PKG_VERSION")));
     section.field("redis_mode", "standalone");
     section.field("os", std::env::consts::OS);
     section.field("arch_bits", usize::BITS);
@@ -137,42 +130,22 @@ fn server_section(section: &mut Section<'_>, server: &Instance) {
     section.field("hz", server.hz());
     section.field("configured_hz", server.settings.hz);
     section.field("lru_clock", (server.clock.unix_ms() / 1000) & 0xff_ffff);
-    section.field(
-        "executable",
-        std::env::current_exe().unwrap_or_default().display(),
-    );
+    section.field("executable", std::env::current_exe().unwrap_or_default().display());
     section.field("config_file", "");
     section.field("io_threads_active", 0);
 }
 
 fn clients_section(section: &mut Section<'_>, server: &Instance) {
     let sessions = &server.sessions;
-    let largest =
-        |of: fn(&super::command::Session) -> usize| sessions.iter().map(of).max().unwrap_or(0);
+    let largest = |of: fn(&super::command::Session) -> usize| sessions.iter().map(of).max().unwrap_or(0);
     // The one that asks is not among them.
     section.field("connected_clients", sessions.len() + 1);
     section.field("cluster_connections", 0);
     section.field("maxclients", server.settings.maxclients);
-    section.field(
-        "client_recent_max_input_buffer",
-        largest(|session| session.query_bytes),
-    );
-    section.field(
-        "client_recent_max_output_buffer",
-        largest(|session| session.reply_bytes),
-    );
-    section.field(
-        "blocked_clients",
-        sessions
-            .iter()
-            .filter(|session| session.blocked.is_some())
-            .count(),
-    );
-    section.zeros(&[
-        "tracking_clients",
-        "clients_in_timeout_table",
-        "total_blocking_keys",
-    ]);
+    section.field("client_recent_max_input_buffer", largest(|session| session.query_bytes));
+    section.field("client_recent_max_output_buffer", largest(|session| session.reply_bytes));
+    section.field("blocked_clients", sessions.iter().filter(|session| session.blocked.is_some()).count());
+    section.zeros(&["tracking_clients", "clients_in_timeout_table", "total_blocking_keys"]);
 }
 
 fn memory_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keyspace) {
@@ -180,16 +153,12 @@ fn memory_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keysp
     let peak = server.stats.peak_memory.max(used);
     let rss = resident_bytes().unwrap_or(used);
     let clients = server.clients_memory();
-    let tables: usize = keyspace
-        .dbs()
-        .iter()
-        .map(|db| db.main_overhead_bytes() + db.expires_overhead_bytes())
-        .sum();
+    let tables: usize =
+        keyspace.dbs().iter().map(|db| db.main_overhead_bytes() + db.expires_overhead_bytes()).sum();
     let startup = super::command::STARTUP_BYTES;
     let overhead = startup + clients + tables;
     let dataset = used.saturating_sub(overhead);
-    let percent =
-        |part: usize, whole: usize| format!("{:.2}%", part as f64 / whole.max(1) as f64 * 100.0);
+    let percent = |part: usize, whole: usize| format!("{:.2}%", part as f64 / whole.max(1) as f64 * 100.0);
     section.bytes("used_memory", used);
     section.bytes("used_memory_rss", rss);
     section.bytes("used_memory_peak", peak);
@@ -197,10 +166,7 @@ fn memory_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keysp
     section.field("used_memory_overhead", overhead);
     section.field("used_memory_startup", startup);
     section.field("used_memory_dataset", dataset);
-    section.field(
-        "used_memory_dataset_perc",
-        percent(dataset, used.saturating_sub(startup)),
-    );
+    section.field("used_memory_dataset_perc", percent(dataset, used.saturating_sub(startup)));
     section.field("allocator_allocated", used);
     section.field("allocator_active", rss);
     section.field("allocator_resident", rss);
@@ -211,27 +177,14 @@ fn memory_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keysp
     section.field("number_of_cached_scripts", server.scripts.len());
     section.field("number_of_functions", 0);
     section.field("number_of_libraries", 0);
-    section.bytes(
-        "maxmemory",
-        usize::try_from(server.settings.maxmemory).unwrap_or(0),
-    );
-    let policy = Policy::NAMES
-        .iter()
-        .find(|(_, policy)| *policy == server.settings.policy);
-    section.field(
-        "maxmemory_policy",
-        policy.map_or("noeviction", |(name, _)| name),
-    );
+    section.bytes("maxmemory", usize::try_from(server.settings.maxmemory).unwrap_or(0));
+    let policy = Policy::NAMES.iter().find(|(_, policy)| *policy == server.settings.policy);
+    section.field("maxmemory_policy", policy.map_or("noeviction", |(name, _)| name));
     section.field("allocator_frag_ratio", "1.00");
     section.field("allocator_frag_bytes", 0);
-    section.field(
-        "mem_fragmentation_ratio",
-        format!("{:.2}", rss as f64 / used as f64),
-    );
-    section.field(
-        "mem_fragmentation_bytes",
-        i64::try_from(rss).unwrap_or(0) - i64::try_from(used).unwrap_or(0),
-    );
+    section.field("mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used as f64));
+    section
+        .field("mem_fragmentation_bytes", i64::try_from(rss).unwrap_or(0) - i64::try_from(used).unwrap_or(0));
     section.zeros(&[
         "mem_not_counted_for_evict",
         "mem_replication_backlog",
@@ -275,11 +228,7 @@ fn persistence_section(section: &mut Section<'_>, server: &Instance, keyspace: &
     section.field("aof_current_rewrite_time_sec", -1);
     section.field("aof_last_bgrewrite_status", "ok");
     section.field("aof_last_write_status", "ok");
-    section.zeros(&[
-        "aof_last_cow_size",
-        "module_fork_in_progress",
-        "module_fork_last_cow_size",
-    ]);
+    section.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
 }
 
 fn stats_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keyspace) {
@@ -297,21 +246,11 @@ fn stats_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keyspa
     section.field("rejected_connections", stats.rejected_connections);
     section.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     section.field("expired_keys", keyspace.stats.expired);
-    section.field(
-        "expired_stale_perc",
-        format!("{:.2}", keyspace.active_expire.stale_percent),
-    );
-    section.field(
-        "expired_time_cap_reached_count",
-        keyspace.active_expire.time_cap_reached,
-    );
+    section.field("expired_stale_perc", format!("{:.2}", keyspace.active_expire.stale_percent));
+    section.field("expired_time_cap_reached_count", keyspace.active_expire.time_cap_reached);
     section.field("expire_cycle_cpu_milliseconds", 0);
     section.field("evicted_keys", keyspace.stats.evicted);
-    section.zeros(&[
-        "evicted_clients",
-        "total_eviction_exceeded_time",
-        "current_eviction_exceeded_time",
-    ]);
+    section.zeros(&["evicted_clients", "total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
     section.field("keyspace_hits", keyspace.stats.hits);
     section.field("keyspace_misses", keyspace.stats.misses);
     section.zeros(&[
@@ -321,25 +260,11 @@ fn stats_section(section: &mut Section<'_>, server: &Instance, keyspace: &Keyspa
         "latest_fork_usec",
         "total_forks",
     ]);
-    section.zeros(&[
-        "migrate_cached_sockets",
-        "slave_expires_tracked_keys",
-        "active_defrag_hits",
-    ]);
-    section.zeros(&[
-        "tracking_total_keys",
-        "tracking_total_items",
-        "unexpected_error_replies",
-    ]);
+    section.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys", "active_defrag_hits"]);
+    section.zeros(&["tracking_total_keys", "tracking_total_items", "unexpected_error_replies"]);
     section.field("total_error_replies", stats.total_errors);
-    section.field(
-        "client_query_buffer_limit_disconnections",
-        stats.query_limit_disconnections,
-    );
-    section.field(
-        "client_output_buffer_limit_disconnections",
-        stats.output_limit_disconnections,
-    );
+    section.field("client_query_buffer_limit_disconnections", stats.query_limit_disconnections);
+    section.field("client_output_buffer_limit_disconnections", stats.output_limit_disconnections);
     section.field("eventloop_cycles", stats.cycles);
 }
 
@@ -393,10 +318,7 @@ fn errorstats_section(section: &mut Section<'_>, server: &Instance) {
 
 fn latencystats_section(section: &mut Section<'_>, server: &Instance) {
     for entry in Table::get().entries() {
-        let latency = server
-            .stats
-            .command(entry.id)
-            .and_then(|stats| stats.latency.as_ref());
+        let latency = server.stats.command(entry.id).and_then(|stats| stats.latency.as_ref());
         if let Some(latency) = latency {
             let [p50, p99, p999] = [50.0, 99.0, 99.9].map(|percent| latency.percentile(percent));
             section.field(
@@ -408,20 +330,10 @@ fn latencystats_section(section: &mut Section<'_>, server: &Instance) {
 }
 
 fn keyspace_section(section: &mut Section<'_>, keyspace: &Keyspace) {
-    for (index, db) in keyspace
-        .dbs()
-        .iter()
-        .enumerate()
-        .filter(|(_, db)| db.len() > 0)
-    {
+    for (index, db) in keyspace.dbs().iter().enumerate().filter(|(_, db)| db.len() > 0) {
         section.field(
             &format!("db{index}"),
-            format!(
-                "keys={},expires={},avg_ttl={}",
-                db.len(),
-                db.volatile_len(),
-                db.avg_ttl_ms()
-            ),
+            format!("keys={},expires={},avg_ttl={}", db.len(), db.volatile_len(), db.avg_ttl_ms()),
         );
     }
 }
@@ -433,10 +345,8 @@ fn cpu_seconds(path: &str) -> Option<(f64, f64)> {
     let stat = fs::read_to_string(path).ok()?;
     // The name is in parentheses and may hold anything; fields are counted from behind it.
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields
-        .split_whitespace()
-        .skip(11)
-        .map(|ticks| ticks.parse::<f64>().unwrap_or(0.0) / TICKS);
+    let mut times =
+        fields.split_whitespace().skip(11).map(|ticks| ticks.parse::<f64>().unwrap_or(0.0) / TICKS);
     Some((times.next()?, times.next()?))
 }
 
@@ -452,9 +362,5 @@ fn system_memory_bytes() -> Option<usize> {
 
 fn kilobytes(text: &str, label: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix(label))?;
-    line.split_whitespace()
-        .next()?
-        .parse::<usize>()
-        .ok()?
-        .checked_mul(1024)
+    line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
 }

@@ -15,6 +15,7 @@ mod keyspace;
 mod net;
 mod rdb;
 mod resp;
+pub mod seed;
 pub mod value;
 
 pub use clock::{Clock, ManualClock, SystemClock};

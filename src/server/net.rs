@@ -84,11 +84,7 @@ impl Net {
             registry.register(&mut listener, UNIX, Interest::READABLE)?;
             unix = Some((listener, path.clone()));
         }
-        let signals = if config.handle_signals {
-            Some(signal_stream(registry)?)
-        } else {
-            None
-        };
+        let signals = if config.handle_signals { Some(signal_stream(registry)?) } else { None };
         let net = Net {
             events: Events::with_capacity(EVENTS_PER_TURN),
             poll,
@@ -115,10 +111,7 @@ impl Net {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Turn::default()),
             Err(error) => return Err(error),
         }
-        let mut turn = Turn {
-            acceptable: std::mem::take(&mut self.accept_later),
-            ..Turn::default()
-        };
+        let mut turn = Turn { acceptable: std::mem::take(&mut self.accept_later), ..Turn::default() };
         for event in &self.events {
             match event.token() {
                 TCP | UNIX => turn.acceptable = true,
@@ -145,25 +138,14 @@ impl Net {
         {
             // Replies are flushed once per turn already; waiting for more bytes only delays them.
             let _ = stream.set_nodelay(true);
-            let local_addr = stream
-                .local_addr()
-                .map(|addr| addr.to_string())
-                .unwrap_or_default();
-            return Some(Accepted {
-                stream: Stream::Tcp(stream),
-                addr: addr.to_string(),
-                local_addr,
-            });
+            let local_addr = stream.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
+            return Some(Accepted { stream: Stream::Tcp(stream), addr: addr.to_string(), local_addr });
         }
         if let Some((listener, path)) = &self.unix
             && let Ok((stream, _)) = listener.accept()
         {
             let addr = format!("{}:0", path.display());
-            return Some(Accepted {
-                stream: Stream::Unix(stream),
-                local_addr: addr.clone(),
-                addr,
-            });
+            return Some(Accepted { stream: Stream::Unix(stream), local_addr: addr.clone(), addr });
         }
         None
     }
@@ -184,9 +166,7 @@ impl Net {
     }
 
     pub(super) fn get_mut(&mut self, id: ClientId) -> Option<&mut Connection> {
-        self.connections
-            .get_mut(&id)
-            .map(|connection| &mut **connection)
+        self.connections.get_mut(&id).map(|connection| &mut **connection)
     }
 
     /// Reads into a connection's query buffer.
@@ -243,10 +223,7 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => {
             match std::os::unix::net::UnixStream::connect(path) {
-                Ok(_) => Err(io::Error::new(
-                    ErrorKind::AddrInUse,
-                    "a server listens on this socket",
-                )),
+                Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "a server listens on this socket")),
                 Err(_) => fs::remove_file(path),
             }
         }

@@ -7,10 +7,7 @@ use bigkeys::server::{Fault, FaultAction};
 use super::reply::Reply;
 use super::target::Running;
 
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "it is compared with what a client reads"
-)]
+#[allow(clippy::unnecessary_wraps, reason = "it is compared with what a client reads")]
 fn error(text: &str) -> Option<Reply> {
     Some(Reply::Error(text.to_owned()))
 }
@@ -21,21 +18,12 @@ fn states_are_answered_in_the_words_of_redis() {
     let mut client = server.client();
     for (state, text) in [
         ("LOADING", "LOADING Redis is loading the dataset in memory"),
-        (
-            "READONLY",
-            "READONLY You can't write against a read only replica.",
-        ),
+        ("READONLY", "READONLY You can't write against a read only replica."),
         ("MOVED", "MOVED 3999 127.0.0.1:6381"),
-        (
-            "UNKNOWN",
-            "ERR unknown command 'unlink', with args beginning with: ",
-        ),
+        ("UNKNOWN", "ERR unknown command 'unlink', with args beginning with: "),
     ] {
         let action = FaultAction::error(state, "unlink").expect("a known state");
-        server
-            .handle
-            .faults()
-            .add(Fault::new("unlink", action).times(1));
+        server.handle.faults().add(Fault::new("unlink", action).times(1));
         assert_eq!(client.run("UNLINK a"), error(text));
         assert_eq!(client.run("UNLINK a"), Some(Reply::Int(0)));
     }
@@ -46,15 +34,9 @@ fn a_connection_is_cut_in_the_middle_of_a_reply() {
     let server = Running::start();
     let mut client = server.client();
     client.run("SET a 0123456789");
-    server
-        .handle
-        .faults()
-        .add(Fault::new("get", FaultAction::DropAfter(7)).times(1));
+    server.handle.faults().add(Fault::new("get", FaultAction::DropAfter(7)).times(1));
     assert_eq!(client.run("GET a"), None);
-    assert_eq!(
-        server.client().run("GET a"),
-        Some(Reply::Bulk(b"0123456789".to_vec()))
-    );
+    assert_eq!(server.client().run("GET a"), Some(Reply::Bulk(b"0123456789".to_vec())));
 }
 
 #[test]
@@ -62,10 +44,7 @@ fn a_delay_is_felt_by_everyone() {
     let server = Running::start();
     let (mut a, mut b) = (server.client(), server.client());
     let delay = Duration::from_millis(80);
-    server
-        .handle
-        .faults()
-        .add(Fault::new("get", FaultAction::Delay(delay)).times(1));
+    server.handle.faults().add(Fault::new("get", FaultAction::Delay(delay)).times(1));
     let start = Instant::now();
     a.send(b"GET x\r\n");
     std::thread::sleep(Duration::from_millis(10));
@@ -89,10 +68,7 @@ fn pages_can_be_empty_doubled_or_have_a_huge_cursor() {
         other => panic!("not a page: {other:?}"),
     };
     client.run("DEBUG FAULT ADD scan cursor 18446744073709551615 TIMES 1");
-    assert_eq!(
-        page(client.run("SCAN 0")),
-        ("18446744073709551615".to_owned(), 1)
-    );
+    assert_eq!(page(client.run("SCAN 0")), ("18446744073709551615".to_owned(), 1));
     client.run("DEBUG FAULT ADD scan empty-page TIMES 1");
     client.run("DEBUG FAULT ADD scan cursor 5 TIMES 1");
     assert_eq!(page(client.run("SCAN 0")), ("5".to_owned(), 0));
@@ -110,8 +86,5 @@ fn a_key_goes_or_changes_its_type_between_two_commands() {
     assert_eq!(client.run("STRLEN a"), Some(Reply::Int(1)));
     assert_eq!(client.run("STRLEN a"), Some(Reply::Int(0)));
     client.run("DEBUG FAULT ADD type retype TIMES 1");
-    assert_eq!(
-        client.run("TYPE a"),
-        Some(Reply::Simple("string".to_owned()))
-    );
+    assert_eq!(client.run("TYPE a"), Some(Reply::Simple("string".to_owned())));
 }

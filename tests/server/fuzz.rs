@@ -124,49 +124,26 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 /// Commands that would end the test, wait, or write files.
-const SPARED: &[&str] = &[
-    "shutdown",
-    "debug",
-    "quit",
-    "wait",
-    "save",
-    "bgsave",
-    "client|pause",
-    "client|kill",
-    "client|reply",
-];
+const SPARED: &[&str] =
+    &["shutdown", "debug", "quit", "wait", "save", "bgsave", "client|pause", "client|kill", "client|reply"];
 
 fn command_names(server: &mut InProcess, client: usize) -> Vec<String> {
     let bytes = server.call(client, &["COMMAND", "LIST", "FILTERBY", "PATTERN", "*"]);
-    let Some((Reply::Array(names), _)) = decode(&bytes) else {
-        panic!("no list of commands")
-    };
+    let Some((Reply::Array(names), _)) = decode(&bytes) else { panic!("no list of commands") };
     let names = names.into_iter().map(|name| match name {
         Reply::Bulk(name) => String::from_utf8_lossy(&name).into_owned(),
         other => panic!("not a name: {other}"),
     });
-    names
-        .filter(|name| !SPARED.contains(&name.as_str()))
-        .collect()
+    names.filter(|name| !SPARED.contains(&name.as_str())).collect()
 }
 
 #[test]
 fn no_command_panics_whatever_its_arguments() {
-    let seed = std::env::var("BIGKEYS_FUZZ_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(1);
-    let rounds = std::env::var("BIGKEYS_FUZZ_ROUNDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(60_000);
+    let seed = std::env::var("BIGKEYS_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let rounds = std::env::var("BIGKEYS_FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60_000);
     let clock = Arc::new(ManualClock::at(1_700_000_000_000));
     // Nothing here needs a long string, and SETRANGE would make one.
-    let config = Config {
-        clock: clock.clone(),
-        seed: Some(seed),
-        ..Config::default()
-    };
+    let config = Config { clock: clock.clone(), seed: Some(seed), ..Config::default() };
     let config = config.with("proto-max-bulk-len", "1mb");
     let mut server = InProcess::new(&config).expect("good parameters");
     let mut client = server.connect();
@@ -179,11 +156,7 @@ fn no_command_panics_whatever_its_arguments() {
         }
         let bytes = server.call(client, &words);
         let whole = decode(&bytes).is_none_or(|(_, rest)| rest.is_empty());
-        assert!(
-            whole,
-            "seed {seed}, round {round}: {words:?} got {}",
-            bytes.escape_ascii()
-        );
+        assert!(whole, "seed {seed}, round {round}: {words:?} got {}", bytes.escape_ascii());
         if round % 500 == 0 {
             clock.advance(std::time::Duration::from_secs(1));
             server.cron();
@@ -221,8 +194,5 @@ fn no_bytes_hurt_the_server() {
             client.send(piece);
         }
     }
-    assert_eq!(
-        server.client().run("PING"),
-        Some(Reply::Simple("PONG".to_owned()))
-    );
+    assert_eq!(server.client().run("PING"), Some(Reply::Simple("PONG".to_owned())));
 }

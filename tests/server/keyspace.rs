@@ -24,29 +24,19 @@ impl Bench {
 
     fn with(parameters: &[(&str, &str)]) -> Bench {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let mut config = Config {
-            clock: clock.clone(),
-            seed: Some(7),
-            ..Config::default()
-        };
+        let mut config = Config { clock: clock.clone(), seed: Some(7), ..Config::default() };
         for (name, value) in parameters {
             config = config.with(name, value);
         }
         let mut server = InProcess::new(&config).expect("good parameters");
         let client = server.connect();
-        Bench {
-            server,
-            clock,
-            client,
-        }
+        Bench { server, clock, client }
     }
 
     fn run(&mut self, line: &str) -> Reply {
         let words = split_words(line).expect("a well-formed line");
         let bytes = self.server.call(self.client, &words);
-        decode(&bytes)
-            .unwrap_or_else(|| panic!("no reply to {line}"))
-            .0
+        decode(&bytes).unwrap_or_else(|| panic!("no reply to {line}")).0
     }
 
     fn int(&mut self, line: &str) -> i64 {
@@ -58,23 +48,16 @@ impl Bench {
 
     /// Reads a number out of INFO.
     fn info(&mut self, field: &str) -> i64 {
-        let Reply::Bulk(text) = self.run("INFO everything") else {
-            panic!("no INFO")
-        };
+        let Reply::Bulk(text) = self.run("INFO everything") else { panic!("no INFO") };
         let text = String::from_utf8_lossy(&text).into_owned();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("{field}:")));
-        line.and_then(|value| value.parse().ok())
-            .unwrap_or_else(|| panic!("no {field} in INFO"))
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{field}:")));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in INFO"))
     }
 
     /// Makes a set whose members are not integers: a table when there are more than 128.
     fn fill_set(&mut self, key: &str, members: usize) {
         for chunk in (0..members).collect::<Vec<_>>().chunks(500) {
-            let members = chunk
-                .iter()
-                .fold(String::new(), |line, i| format!("{line} member:{i}"));
+            let members = chunk.iter().fold(String::new(), |line, i| format!("{line} member:{i}"));
             self.run(&format!("SADD {key}{members}"));
         }
     }
@@ -94,20 +77,13 @@ impl Bench {
 #[test]
 fn unlink_frees_in_the_background_above_64_steps_and_del_never_by_default() {
     let mut bench = Bench::with(&[("set-max-listpack-entries", "0")]);
-    for (members, command, freed) in [
-        (64, "UNLINK s", 0),
-        (65, "UNLINK s", 1),
-        (65, "DEL s", 1),
-        (65, "UNLINK s", 2),
-    ] {
+    for (members, command, freed) in
+        [(64, "UNLINK s", 0), (65, "UNLINK s", 1), (65, "DEL s", 1), (65, "UNLINK s", 2)]
+    {
         bench.fill_set("s", members);
         assert_eq!(bench.int(command), 1);
         bench.wait_for_lazyfree();
-        assert_eq!(
-            bench.info("lazyfreed_objects"),
-            freed,
-            "{command} of {members}"
-        );
+        assert_eq!(bench.info("lazyfreed_objects"), freed, "{command} of {members}");
     }
     bench.run("CONFIG SET lazyfree-lazy-user-del yes");
     bench.fill_set("s", 65);
@@ -182,10 +158,7 @@ fn unlink_of_a_key_past_its_deadline_returns_0_and_can_be_lazy_by_the_expire_set
     bench.clock.advance(Duration::from_millis(20));
     assert_eq!(bench.int("UNLINK s"), 0);
     bench.wait_for_lazyfree();
-    assert_eq!(
-        (bench.info("lazyfreed_objects"), bench.info("expired_keys")),
-        (1, 1)
-    );
+    assert_eq!((bench.info("lazyfreed_objects"), bench.info("expired_keys")), (1, 1));
 }
 
 #[test]
@@ -246,11 +219,7 @@ fn used_memory_returns_to_where_it_was() {
     bench.run("APPEND grown abc");
     bench.run("APPEND grown abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz");
     let full = bench.info("used_memory");
-    assert!(
-        (1_500_000..3_500_000).contains(&(full - before)),
-        "{}",
-        full - before
-    );
+    assert!((1_500_000..3_500_000).contains(&(full - before)), "{}", full - before);
     for i in 0..10_000 {
         bench.run(&format!("DEL key:{i}"));
     }
@@ -294,21 +263,10 @@ fn slow_commands_are_logged_and_noted_as_latency() {
     let mut bench = Bench::with(&[("latency-monitor-threshold", "50")]);
     bench.run("CLIENT SETNAME slow");
     bench.run("DEBUG SLEEP 0.2");
-    let Reply::Array(entries) = bench.run("SLOWLOG GET") else {
-        panic!("no entries")
-    };
-    let [Reply::Array(entry)] = &entries[..] else {
-        panic!("{entries:?}")
-    };
+    let Reply::Array(entries) = bench.run("SLOWLOG GET") else { panic!("no entries") };
+    let [Reply::Array(entry)] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!(entry[2], Reply::Int(200_000));
-    assert_eq!(
-        entry[3],
-        Reply::Array(
-            ["DEBUG", "SLEEP", "0.2"]
-                .map(|w| Reply::Bulk(w.into()))
-                .to_vec()
-        )
-    );
+    assert_eq!(entry[3], Reply::Array(["DEBUG", "SLEEP", "0.2"].map(|w| Reply::Bulk(w.into())).to_vec()));
     assert_eq!(entry[5], Reply::Bulk(b"slow".to_vec()));
     let latest = bench.run("LATENCY LATEST").to_string();
     assert_eq!(latest, "[[\"command\" 1700000000 200 200]]");
@@ -317,11 +275,7 @@ fn slow_commands_are_logged_and_noted_as_latency() {
 #[test]
 fn replies_can_be_turned_off() {
     let mut bench = Bench::new();
-    let mut silent = |line: &str| {
-        bench
-            .server
-            .call(bench.client, &split_words(line).expect("words"))
-    };
+    let mut silent = |line: &str| bench.server.call(bench.client, &split_words(line).expect("words"));
     assert!(silent("CLIENT REPLY OFF").is_empty());
     assert!(silent("SET a 1").is_empty());
     assert_eq!(silent("CLIENT REPLY ON"), b"+OK\r\n");

@@ -22,18 +22,14 @@ fn scripts() -> Vec<(PathBuf, Script)> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&dir)
         .expect("the folder of scripts is part of the package")
         .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "script")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "script"))
         .collect();
     paths.sort();
     paths
         .into_iter()
         .map(|path| {
             let text = std::fs::read_to_string(&path).expect("a readable script");
-            let script =
-                Script::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            let script = Script::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
             (path, script)
         })
         .collect()
@@ -43,19 +39,10 @@ fn run_all(target: &mut dyn Target) {
     let mut failures = Vec::new();
     let mut cases = 0;
     for (path, script) in scripts() {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let outcome = script.run(target);
         cases += outcome.cases;
-        failures.extend(
-            outcome
-                .failures
-                .into_iter()
-                .map(|failure| format!("{name}:{failure}")),
-        );
+        failures.extend(outcome.failures.into_iter().map(|failure| format!("{name}:{failure}")));
     }
     assert!(
         failures.is_empty(),

@@ -26,10 +26,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Reply, &[u8])> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, rest) = (&bytes[1..end], &bytes[end + 2..]);
     let text = String::from_utf8_lossy(line).into_owned();
-    let number = || {
-        text.parse::<i64>()
-            .unwrap_or_else(|_| panic!("not a number in a reply: {text}"))
-    };
+    let number = || text.parse::<i64>().unwrap_or_else(|_| panic!("not a number in a reply: {text}"));
     Some(match bytes[0] {
         b'+' => (Reply::Simple(text), rest),
         b'-' => (Reply::Error(text), rest),
@@ -43,11 +40,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Reply, &[u8])> {
             };
             let body = rest.get(..len)?.to_vec();
             let rest = rest.get(len + 2..)?;
-            if bytes[0] == b'$' {
-                (Reply::Bulk(body), rest)
-            } else {
-                (Reply::Verbatim(body), rest)
-            }
+            if bytes[0] == b'$' { (Reply::Bulk(body), rest) } else { (Reply::Verbatim(body), rest) }
         }
         b'*' | b'~' | b'%' | b'>' => {
             let Ok(len) = usize::try_from(number()) else {

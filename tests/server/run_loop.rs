@@ -9,10 +9,7 @@ use bigkeys::server::Config;
 use super::reply::Reply;
 use super::target::{Running, encode};
 
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "it is compared with what a client reads"
-)]
+#[allow(clippy::unnecessary_wraps, reason = "it is compared with what a client reads")]
 fn simple(text: &str) -> Option<Reply> {
     Some(Reply::Simple(text.to_owned()))
 }
@@ -21,9 +18,7 @@ fn simple(text: &str) -> Option<Reply> {
 fn a_thousand_pipelined_requests_get_a_thousand_replies_in_order() {
     let server = Running::start();
     let mut client = server.client();
-    let requests: Vec<u8> = (0..1000)
-        .flat_map(|i| encode(&["ECHO", &i.to_string()]))
-        .collect();
+    let requests: Vec<u8> = (0..1000).flat_map(|i| encode(&["ECHO", &i.to_string()])).collect();
     client.send(&requests);
     for i in 0..1000 {
         assert_eq!(client.read(), Some(Reply::Bulk(i.to_string().into_bytes())));
@@ -49,12 +44,7 @@ fn a_protocol_error_is_answered_and_ends_the_connection() {
     let mut client = server.client();
     client.send(b"PING\r\n*1\r\n:1\r\nPING\r\n");
     assert_eq!(client.read(), simple("PONG"));
-    assert_eq!(
-        client.read(),
-        Some(Reply::Error(
-            "ERR Protocol error: expected '$', got ':'".to_owned()
-        ))
-    );
+    assert_eq!(client.read(), Some(Reply::Error("ERR Protocol error: expected '$', got ':'".to_owned())));
     assert_eq!(client.read(), None);
     assert_eq!(server.client().run("PING"), simple("PONG"));
 }
@@ -64,10 +54,7 @@ fn a_big_value_goes_in_and_out() {
     let server = Running::start();
     let mut client = server.client();
     let value = vec![b'x'; 20 * 1024 * 1024];
-    assert_eq!(
-        client.call(&[b"SET".as_slice(), b"big", &value]),
-        simple("OK")
-    );
+    assert_eq!(client.call(&[b"SET".as_slice(), b"big", &value]), simple("OK"));
     assert_eq!(client.run("STRLEN big"), Some(Reply::Int(20 * 1024 * 1024)));
     assert_eq!(client.run("GET big"), Some(Reply::Bulk(value)));
 }
@@ -77,19 +64,14 @@ fn a_client_that_does_not_read_is_cut_off() {
     let config = Config::default().with("client-output-buffer-limit", "normal 1mb 0 0");
     let server = Running::with(config);
     let mut slow = server.client();
-    assert_eq!(
-        slow.call(&[b"SET".as_slice(), b"big", &vec![b'x'; 100_000]]),
-        simple("OK")
-    );
+    assert_eq!(slow.call(&[b"SET".as_slice(), b"big", &vec![b'x'; 100_000]]), simple("OK"));
     let requests: Vec<u8> = (0..1000).flat_map(|_| encode(&["GET", "big"])).collect();
     slow.send(&requests);
     let mut other = server.client();
     assert_eq!(other.run("PING"), simple("PONG"));
     while slow.read().is_some() {}
     let info = other.run("INFO stats");
-    let Some(Reply::Bulk(info)) = info else {
-        panic!("{info:?}")
-    };
+    let Some(Reply::Bulk(info)) = info else { panic!("{info:?}") };
     assert!(String::from_utf8_lossy(&info).contains("client_output_buffer_limit_disconnections:1"));
 }
 
@@ -97,15 +79,9 @@ fn a_client_that_does_not_read_is_cut_off() {
 fn maxclients_turns_the_next_one_away() {
     let server = Running::with(Config::default().with("maxclients", "2"));
     let (mut a, mut b) = (server.client(), server.client());
-    assert_eq!(
-        (a.run("PING"), b.run("PING")),
-        (simple("PONG"), simple("PONG"))
-    );
+    assert_eq!((a.run("PING"), b.run("PING")), (simple("PONG"), simple("PONG")));
     let mut c = server.client();
-    assert_eq!(
-        c.read(),
-        Some(Reply::Error("ERR max number of clients reached".to_owned()))
-    );
+    assert_eq!(c.read(), Some(Reply::Error("ERR max number of clients reached".to_owned())));
     assert_eq!(c.read(), None);
 }
 
@@ -114,9 +90,7 @@ fn quit_and_kill_end_connections_and_their_own_only() {
     let server = Running::start();
     let (mut a, mut b) = (server.client(), server.client());
     assert_eq!(b.run("CLIENT SETNAME victim"), simple("OK"));
-    let Some(Reply::Int(id)) = b.run("CLIENT ID") else {
-        panic!("no id")
-    };
+    let Some(Reply::Int(id)) = b.run("CLIENT ID") else { panic!("no id") };
     assert_eq!(a.run(&format!("CLIENT KILL ID {id}")), Some(Reply::Int(1)));
     assert_eq!(b.run("PING"), None);
     assert_eq!(a.run("QUIT"), simple("OK"));
@@ -149,10 +123,7 @@ fn a_unix_socket_works_as_well_and_is_gone_afterwards() {
     let dir = std::env::temp_dir().join(format!("bigkeys-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a temporary folder");
     let path = dir.join("server.sock");
-    let server = Running::with(Config {
-        unix_socket: Some(path.clone()),
-        ..Config::default()
-    });
+    let server = Running::with(Config { unix_socket: Some(path.clone()), ..Config::default() });
     let mut stream = UnixStream::connect(&path).expect("the server listens");
     stream.write_all(b"PING\r\n").expect("an open socket");
     let mut reply = [0; 7];
@@ -217,10 +188,7 @@ fn a_script_without_end_can_be_killed_and_nothing_else_runs_meanwhile() {
     let (_server, mut a, mut b) = busy(endless);
     assert!(error_starts(b.run("GET x"), "BUSY "));
     assert_eq!(b.run("SCRIPT KILL"), simple("OK"));
-    assert!(error_starts(
-        a.read(),
-        "ERR Script killed by user with SCRIPT KILL... script: "
-    ));
+    assert!(error_starts(a.read(), "ERR Script killed by user with SCRIPT KILL... script: "));
     assert_eq!(b.run("PING"), simple("PONG"));
     assert_eq!(a.run("EVAL \"return 1\" 0"), Some(Reply::Int(1)));
 }

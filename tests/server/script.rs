@@ -45,17 +45,8 @@ struct Line {
 enum Step {
     Section,
     Sleep(Duration),
-    Repeat {
-        times: u64,
-        client: usize,
-        words: Vec<String>,
-    },
-    Case {
-        client: usize,
-        words: Vec<Vec<u8>>,
-        expected: Expected,
-        instead: Vec<(Vec<Condition>, Expected)>,
-    },
+    Repeat { times: u64, client: usize, words: Vec<String> },
+    Case { client: usize, words: Vec<Vec<u8>>, expected: Expected, instead: Vec<(Vec<Condition>, Expected)> },
 }
 
 /// What a reply must be like.
@@ -109,11 +100,7 @@ impl Script {
                 continue;
             }
             let step = parse_step(line).map_err(at)?;
-            lines.push(Line {
-                number,
-                text: line.to_owned(),
-                step,
-            });
+            lines.push(Line { number, text: line.to_owned(), step });
         }
         Ok(Script { lines })
     }
@@ -126,30 +113,19 @@ impl Script {
             match &line.step {
                 Step::Section => target.start_over(),
                 Step::Sleep(time) => target.sleep(*time),
-                Step::Repeat {
-                    times,
-                    client,
-                    words,
-                } => {
+                Step::Repeat { times, client, words } => {
                     for i in 0..*times {
                         let words: Vec<Vec<u8>> = words
                             .iter()
                             .map(|word| word.replace("$i", &i.to_string()).into_bytes())
                             .collect();
                         if let Some(Reply::Error(why)) = target.call(*client, &words) {
-                            outcome
-                                .failures
-                                .push(format!("{}: {}\n    got !{why}", line.number, line.text));
+                            outcome.failures.push(format!("{}: {}\n    got !{why}", line.number, line.text));
                             break;
                         }
                     }
                 }
-                Step::Case {
-                    client,
-                    words,
-                    expected,
-                    instead,
-                } => {
+                Step::Case { client, words, expected, instead } => {
                     outcome.cases += 1;
                     let (kind, version) = target.version();
                     let replaced = instead
@@ -160,9 +136,7 @@ impl Script {
                     let good = reply.as_ref().is_some_and(|reply| expected.accepts(reply));
                     if !good {
                         let got = reply.map_or("no reply".to_owned(), |reply| reply.to_string());
-                        outcome
-                            .failures
-                            .push(format!("{}: {}\n    got {got}", line.number, line.text));
+                        outcome.failures.push(format!("{}: {}\n    got {got}", line.number, line.text));
                     }
                 }
             }
@@ -176,25 +150,15 @@ fn parse_step(line: &str) -> Result<Step, String> {
         return Ok(Step::Section);
     }
     if let Some(time) = line.strip_prefix("sleep ") {
-        let ms = time
-            .strip_suffix("ms")
-            .and_then(|ms| ms.trim().parse().ok());
-        return ms
-            .map(|ms| Step::Sleep(Duration::from_millis(ms)))
-            .ok_or("a time in ms".to_owned());
+        let ms = time.strip_suffix("ms").and_then(|ms| ms.trim().parse().ok());
+        return ms.map(|ms| Step::Sleep(Duration::from_millis(ms))).ok_or("a time in ms".to_owned());
     }
     if let Some(rest) = line.strip_prefix("repeat ") {
         let (times, command) = rest.split_once(' ').ok_or("repeat what?")?;
         let times = times.parse().map_err(|_| "repeat how often?")?;
         let (client, command) = parse_client(command)?;
-        let words = split_words(command)?
-            .into_iter()
-            .map(|word| String::from_utf8_lossy(&word).into_owned());
-        return Ok(Step::Repeat {
-            times,
-            client,
-            words: words.collect(),
-        });
+        let words = split_words(command)?.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned());
+        return Ok(Step::Repeat { times, client, words: words.collect() });
     }
     let (command, expected) = line.split_once("=>").ok_or("no =>")?;
     let (client, command) = parse_client(command)?;
@@ -211,32 +175,22 @@ fn parse_client(command: &str) -> Result<(usize, &str), String> {
         None => Ok((1, command)),
         Some(rest) => {
             let (number, command) = rest.split_once(' ').ok_or("no command")?;
-            Ok((
-                number.parse().map_err(|_| "not a client's number")?,
-                command,
-            ))
+            Ok((number.parse().map_err(|_| "not a client's number")?, command))
         }
     }
 }
 
 fn parse_instead(line: &str) -> Result<(Vec<Condition>, Expected), String> {
     let (conditions, expected) = line.split_once("=>").ok_or("no =>")?;
-    let conditions = conditions
-        .split_whitespace()
-        .map(Condition::parse)
-        .collect::<Result<_, _>>()?;
+    let conditions = conditions.split_whitespace().map(Condition::parse).collect::<Result<_, _>>()?;
     Ok((conditions, Expected::parse(expected.trim())?))
 }
 
 impl Condition {
     fn parse(text: &str) -> Result<Condition, String> {
-        let at = text
-            .find(['<', '>', '='])
-            .ok_or("a condition is like redis<7.2")?;
+        let at = text.find(['<', '>', '=']).ok_or("a condition is like redis<7.2")?;
         let (kind, rest) = text.split_at(at);
-        let digits = rest
-            .find(|c: char| c.is_ascii_digit())
-            .ok_or("no version")?;
+        let digits = rest.find(|c: char| c.is_ascii_digit()).ok_or("no version")?;
         let (operator, version) = rest.split_at(digits);
         let kind = match kind {
             "redis" => Kind::Redis,
@@ -244,11 +198,7 @@ impl Condition {
             "bigkeys" => Kind::Bigkeys,
             _ => return Err(format!("unknown kind of server {kind}")),
         };
-        Ok(Condition {
-            kind,
-            operator: operator.to_owned(),
-            version: parse_version(version),
-        })
+        Ok(Condition { kind, operator: operator.to_owned(), version: parse_version(version) })
     }
 
     fn holds(&self, kind: Kind, version: &[u64]) -> bool {
@@ -265,9 +215,7 @@ impl Condition {
 }
 
 pub(crate) fn parse_version(text: &str) -> Vec<u64> {
-    text.split('.')
-        .map(|part| part.parse().unwrap_or(0))
-        .collect()
+    text.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
 impl Expected {
@@ -277,11 +225,7 @@ impl Expected {
         }
         let mut rest = text;
         let expected = Expected::parse_one(&mut rest)?;
-        if rest.trim().is_empty() {
-            Ok(expected)
-        } else {
-            Err(format!("what is `{rest}`?"))
-        }
+        if rest.trim().is_empty() { Ok(expected) } else { Err(format!("what is `{rest}`?")) }
     }
 
     fn parse_one(rest: &mut &str) -> Result<Expected, String> {
@@ -323,8 +267,7 @@ impl Expected {
                 } else if let Some(double) = word.strip_prefix(',') {
                     Expected::Exactly(Reply::Double(double.to_owned()))
                 } else if let Some((low, high)) = word.split_once("..") {
-                    let number =
-                        |text: &str| text.parse().map_err(|_| format!("not a range: {word}"));
+                    let number = |text: &str| text.parse().map_err(|_| format!("not a range: {word}"));
                     Expected::Between(number(low)?, number(high)?)
                 } else if let Ok(value) = word.parse() {
                     Expected::Exactly(Reply::Int(value))
@@ -361,9 +304,7 @@ impl Expected {
             (Expected::Glob(pattern), Reply::Bulk(got) | Reply::Verbatim(got)) => {
                 glob(pattern.as_bytes(), got)
             }
-            (Expected::Glob(pattern), Reply::Simple(got)) => {
-                glob(pattern.as_bytes(), got.as_bytes())
-            }
+            (Expected::Glob(pattern), Reply::Simple(got)) => glob(pattern.as_bytes(), got.as_bytes()),
             (Expected::Between(low, high), Reply::Int(got)) => (low..=high).contains(&got),
             (Expected::InAnyOrder(expected), Reply::Array(got) | Reply::Set(got)) => {
                 in_any_order(expected, got)
@@ -377,11 +318,7 @@ impl Expected {
 }
 
 fn in_order(expected: &[Expected], got: &[Reply]) -> bool {
-    expected.len() == got.len()
-        && expected
-            .iter()
-            .zip(got)
-            .all(|(expected, got)| expected.accepts(got))
+    expected.len() == got.len() && expected.iter().zip(got).all(|(expected, got)| expected.accepts(got))
 }
 
 fn in_any_order(expected: &[Expected], got: &[Reply]) -> bool {
@@ -459,38 +396,21 @@ fn expectations_accept_what_they_say() {
     assert!(!accepts("OK", Reply::Bulk(b"OK".to_vec())));
     assert!(accepts(r#""a\"b""#, Reply::Bulk(b"a\"b".to_vec())));
     assert!(accepts("1..3", Reply::Int(2)) && !accepts("1..3", Reply::Int(4)));
-    assert!(accepts(
-        "{1 2}",
-        Reply::Array(vec![Reply::Int(2), Reply::Int(1)])
-    ));
-    assert!(!accepts(
-        "[1 2]",
-        Reply::Array(vec![Reply::Int(2), Reply::Int(1)])
-    ));
+    assert!(accepts("{1 2}", Reply::Array(vec![Reply::Int(2), Reply::Int(1)])));
+    assert!(!accepts("[1 2]", Reply::Array(vec![Reply::Int(2), Reply::Int(1)])));
     assert!(accepts("!ERR x *", Reply::Error("ERR x yz".to_owned())));
     assert!(accepts("~a*c", Reply::Bulk(b"abbc".to_vec())));
     assert!(accepts(
         "[\"a\" [nil _]]",
-        Reply::Array(vec![
-            Reply::Bulk(b"a".to_vec()),
-            Reply::Array(vec![Reply::Nil, Reply::Int(9)]),
-        ])
+        Reply::Array(vec![Reply::Bulk(b"a".to_vec()), Reply::Array(vec![Reply::Nil, Reply::Int(9)]),])
     ));
 }
 
 #[test]
 fn conditions_compare_versions_by_number() {
     let holds = |text: &str, version: &str| {
-        Condition::parse(text)
-            .expect(text)
-            .holds(Kind::Redis, &parse_version(version))
+        Condition::parse(text).expect(text).holds(Kind::Redis, &parse_version(version))
     };
-    assert!(
-        holds("redis<7.2", "7.0.15")
-            && !holds("redis<7.2", "7.2.0")
-            && !holds("redis<7.2", "10.0.1")
-    );
-    assert!(
-        holds("redis>=8", "8.2.3") && holds("redis=7.0", "7.0.15") && !holds("valkey<9", "7.0.15")
-    );
+    assert!(holds("redis<7.2", "7.0.15") && !holds("redis<7.2", "7.2.0") && !holds("redis<7.2", "10.0.1"));
+    assert!(holds("redis>=8", "8.2.3") && holds("redis=7.0", "7.0.15") && !holds("valkey<9", "7.0.15"));
 }

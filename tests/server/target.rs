@@ -40,17 +40,9 @@ pub(crate) struct InProcessTarget {
 impl InProcessTarget {
     pub(crate) fn new() -> InProcessTarget {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let config = Config {
-            clock: clock.clone(),
-            seed: Some(1),
-            ..Config::default()
-        };
+        let config = Config { clock: clock.clone(), seed: Some(1), ..Config::default() };
         let server = InProcess::new(&config).expect("the defaults are good");
-        InProcessTarget {
-            server,
-            clock,
-            clients: HashMap::new(),
-        }
+        InProcessTarget { server, clock, clients: HashMap::new() }
     }
 }
 
@@ -69,17 +61,10 @@ impl Target for InProcessTarget {
 
     fn call(&mut self, client: usize, words: &[Vec<u8>]) -> Option<Reply> {
         let server = &mut self.server;
-        let number = *self
-            .clients
-            .entry(client)
-            .or_insert_with(|| server.connect());
+        let number = *self.clients.entry(client).or_insert_with(|| server.connect());
         let bytes = server.call(number, words);
         let (reply, rest) = decode(&bytes)?;
-        assert!(
-            rest.is_empty(),
-            "more than one reply: {}",
-            bytes.escape_ascii()
-        );
+        assert!(rest.is_empty(), "more than one reply: {}", bytes.escape_ascii());
         Some(reply)
     }
 
@@ -104,17 +89,10 @@ impl Running {
 
     pub(crate) fn with(config: Config) -> Running {
         let server = Server::bind(config).expect("a free loopback port");
-        let addr = server
-            .local_addr()
-            .map(|addr| addr.to_string())
-            .unwrap_or_default();
+        let addr = server.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
         let handle = server.handle();
         let thread = std::thread::spawn(move || server.run());
-        Running {
-            handle,
-            addr,
-            thread: Some(thread),
-        }
+        Running { handle, addr, thread: Some(thread) }
     }
 
     pub(crate) fn addr(&self) -> String {
@@ -148,14 +126,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl Client {
     pub(crate) fn connect(addr: &str) -> Client {
         let stream = TcpStream::connect(addr).unwrap_or_else(|why| panic!("{addr}: {why}"));
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a valid timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a valid timeout");
         stream.set_nodelay(true).expect("a TCP socket");
-        Client {
-            stream,
-            unread: Vec::new(),
-        }
+        Client { stream, unread: Vec::new() }
     }
 
     /// Sends bytes as they are.
@@ -223,11 +196,7 @@ impl WireTarget {
             (Some(version), _) => (Kind::Valkey, parse_version(&version)),
             (None, version) => (Kind::Redis, parse_version(&version.unwrap_or_default())),
         };
-        WireTarget {
-            addr: addr.to_owned(),
-            version,
-            clients: HashMap::new(),
-        }
+        WireTarget { addr: addr.to_owned(), version, clients: HashMap::new() }
     }
 }
 
@@ -243,22 +212,14 @@ impl Target for WireTarget {
     fn start_over(&mut self) {
         self.clients.clear();
         let mut client = Client::connect(&self.addr);
-        for line in [
-            "FLUSHALL",
-            "SCRIPT FLUSH",
-            "CONFIG RESETSTAT",
-            "ACL DELUSER u",
-        ] {
+        for line in ["FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT", "ACL DELUSER u"] {
             client.run(line);
         }
     }
 
     fn call(&mut self, client: usize, words: &[Vec<u8>]) -> Option<Reply> {
         let addr = &self.addr;
-        self.clients
-            .entry(client)
-            .or_insert_with(|| Client::connect(addr))
-            .call(words)
+        self.clients.entry(client).or_insert_with(|| Client::connect(addr)).call(words)
     }
 
     fn sleep(&mut self, time: Duration) {

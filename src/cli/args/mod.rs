@@ -16,6 +16,7 @@ mod generate;
 mod output;
 mod pace;
 mod scan;
+mod serve;
 mod url;
 mod value;
 
@@ -27,6 +28,7 @@ pub use generate::CompletionsArgs;
 pub use output::{ConsoleArgs, OutputArgs, ProgressStyle};
 pub use pace::PaceArgs;
 pub use scan::{DepthArgs, ScanArgs};
+pub use serve::ServeArgs;
 pub use url::{HOST_DEFAULT, PORT_DEFAULT, ServerUrl, UrlError};
 pub(crate) use url::{parse_host, redact};
 pub use value::{Glob, Rate, ValueError};
@@ -61,6 +63,17 @@ pub enum Command {
     /// reaped is freed by the server when anybody looks it up, a scan included; where
     /// `lazyfree-lazy-expire` is `no`, the scan says so. A scan reads INFO before it reads a key.
     Scan(Box<ScanArgs>),
+    /// Show what a scan finds, on the bundled server: no Redis needed
+    ///
+    /// Starts the bundled server inside this process on a free loopback port, fills it with a sample
+    /// keyspace (a set of 3 million members, a list that only looks large, an expiry storm and more), and
+    /// runs the real scan over the wire.
+    Demo,
+    /// Run the bundled server on its own, until Ctrl-C
+    ///
+    /// A sandbox to try things on. It speaks to redis-cli and to any client library, has the encodings and
+    /// stalls of the real one, and can start from an RDB file. It is no product to run in production.
+    Serve(ServeArgs),
     /// Print a completion script for a shell
     ///
     /// For bash, for example: `bigkeys completions bash > ~/.local/share/bash-completion/completions/bigkeys`

@@ -236,7 +236,7 @@ fn login<'a>(
     }
 }
 
-fn read_password(path: &Path, warnings: &mut Vec<String>) -> Result<Secret, CommandError> {
+pub(super) fn read_password(path: &Path, warnings: &mut Vec<String>) -> Result<Secret, CommandError> {
     let what = |text: &str| {
         CommandError::new(ErrorKind::Password(format!("{text} the password file `{}`", path.display())))
     };

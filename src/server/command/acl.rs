@@ -50,9 +50,7 @@ impl Default for Acl {
         for rule in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
             default.apply(rule).expect("these rules are spelled right");
         }
-        Acl {
-            users: BTreeMap::from([(Acl::DEFAULT.to_owned(), default)]),
-        }
+        Acl { users: BTreeMap::from([(Acl::DEFAULT.to_owned(), default)]) }
     }
 }
 
@@ -75,8 +73,7 @@ impl Acl {
     pub(crate) fn set_user(&mut self, name: &str, rules: &[String]) -> Result<(), String> {
         let mut user = self.users.get(name).cloned().unwrap_or_else(User::new);
         for rule in rules {
-            user.apply(rule)
-                .map_err(|why| format!("Error in ACL SETUSER modifier '{rule}': {why}"))?;
+            user.apply(rule).map_err(|why| format!("Error in ACL SETUSER modifier '{rule}': {why}"))?;
         }
         self.users.insert(name.to_owned(), user);
         Ok(())
@@ -88,10 +85,7 @@ impl Acl {
 
     /// Sets the default user's password, as `requirepass` does; an empty one takes it away.
     pub(crate) fn require_password(&mut self, password: &str) {
-        let default = self
-            .users
-            .get_mut(Acl::DEFAULT)
-            .expect("the default user cannot be removed");
+        let default = self.users.get_mut(Acl::DEFAULT).expect("the default user cannot be removed");
         default.passwords.clear();
         default.nopass = password.is_empty();
         if !password.is_empty() {
@@ -101,9 +95,7 @@ impl Acl {
 
     /// Says whether a new connection is the default user without asking.
     pub(crate) fn is_open(&self) -> bool {
-        self.users
-            .get(Acl::DEFAULT)
-            .is_some_and(|user| user.enabled && user.nopass)
+        self.users.get(Acl::DEFAULT).is_some_and(|user| user.enabled && user.nopass)
     }
 
     pub(crate) fn authenticate(&self, name: &str, password: &[u8]) -> bool {
@@ -157,9 +149,7 @@ impl User {
     }
 
     fn sees_all_keys(&self) -> bool {
-        self.keys
-            .iter()
-            .any(|rule| rule.read && rule.write && rule.pattern == b"*")
+        self.keys.iter().any(|rule| rule.read && rule.write && rule.pattern == b"*")
     }
 
     fn apply(&mut self, rule: &str) -> Result<(), &'static str> {
@@ -176,11 +166,7 @@ impl User {
                 self.passwords.clear();
             }
             "allkeys" => {
-                self.keys = vec![KeyRule {
-                    pattern: b"*".to_vec(),
-                    read: true,
-                    write: true,
-                }];
+                self.keys = vec![KeyRule { pattern: b"*".to_vec(), read: true, write: true }];
             }
             "resetkeys" => self.keys.clear(),
             "allchannels" => self.channels = vec!["*".to_owned()],
@@ -203,8 +189,7 @@ impl User {
                 Some(("%", rest)) => {
                     let (access, pattern) = rest.split_once('~').ok_or(SYNTAX)?;
                     let access = access.to_ascii_uppercase();
-                    if access.is_empty() || access.contains(|letter| letter != 'R' && letter != 'W')
-                    {
+                    if access.is_empty() || access.contains(|letter| letter != 'R' && letter != 'W') {
                         return Err(SYNTAX);
                     }
                     self.add_key(pattern, access.contains('R'), access.contains('W'));
@@ -233,11 +218,7 @@ impl User {
     }
 
     fn add_key(&mut self, pattern: &str, read: bool, write: bool) {
-        let rule = KeyRule {
-            pattern: pattern.as_bytes().to_vec(),
-            read,
-            write,
-        };
+        let rule = KeyRule { pattern: pattern.as_bytes().to_vec(), read, write };
         if !self.keys.contains(&rule) {
             self.keys.push(rule);
         }
@@ -255,11 +236,7 @@ impl User {
         let what = what.to_ascii_lowercase();
         if let Some(name) = what.strip_prefix('@') {
             let wanted = category::by_name(name).ok_or(UNKNOWN)?;
-            for entry in table
-                .entries()
-                .iter()
-                .filter(|entry| entry.categories & wanted != 0)
-            {
+            for entry in table.entries().iter().filter(|entry| entry.categories & wanted != 0) {
                 self.allowed[entry.id] = allow;
             }
         } else {
@@ -270,8 +247,7 @@ impl User {
             }
         }
         self.command_rules.retain(|rule| rule[1..] != what);
-        self.command_rules
-            .push(format!("{}{what}", if allow { '+' } else { '-' }));
+        self.command_rules.push(format!("{}{what}", if allow { '+' } else { '-' }));
         Ok(())
     }
 
@@ -304,11 +280,7 @@ impl User {
     }
 
     pub(crate) fn channel_text(&self) -> String {
-        self.channels
-            .iter()
-            .map(|channel| format!("&{channel}"))
-            .collect::<Vec<_>>()
-            .join(" ")
+        self.channels.iter().map(|channel| format!("&{channel}")).collect::<Vec<_>>().join(" ")
     }
 
     /// Writes the user as a line of rules, as ACL LIST does.
@@ -317,11 +289,7 @@ impl User {
         words.extend(self.flags().into_iter().map(str::to_owned));
         words.extend(self.passwords.iter().map(|hash| format!("#{hash}")));
         words.push(self.key_text());
-        words.push(if self.channels.is_empty() {
-            "resetchannels".to_owned()
-        } else {
-            self.channel_text()
-        });
+        words.push(if self.channels.is_empty() { "resetchannels".to_owned() } else { self.channel_text() });
         words.push(self.command_text());
         words.retain(|word| !word.is_empty());
         words.join(" ")
@@ -329,10 +297,7 @@ impl User {
 }
 
 fn is_sha256(hash: &str) -> bool {
-    hash.len() == 64
-        && hash
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -342,9 +307,7 @@ mod tests {
 
     fn check(acl: &Acl, user: &str, command: &str) -> Result<(), Denial> {
         let args: OwnedArgs = command.split(' ').collect();
-        let entry = Table::get()
-            .resolve(args.as_args())
-            .expect("a known command");
+        let entry = Table::get().resolve(args.as_args()).expect("a known command");
         acl.check(user, entry, args.as_args())
     }
 
@@ -355,19 +318,12 @@ mod tests {
     #[test]
     fn a_user_may_do_what_the_rules_say_and_nothing_else() {
         let mut acl = Acl::default();
-        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read -get +config|get +set"))
-            .expect("good rules");
+        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read -get +config|get +set")).expect("good rules");
         assert_eq!(check(&acl, "x", "strlen apple"), Ok(()));
         assert_eq!(check(&acl, "x", "strlen berry"), Ok(()));
-        assert_eq!(
-            check(&acl, "x", "strlen cherry"),
-            Err(Denial::Key(b"cherry".to_vec()))
-        );
+        assert_eq!(check(&acl, "x", "strlen cherry"), Err(Denial::Key(b"cherry".to_vec())));
         assert_eq!(check(&acl, "x", "set apple 1"), Ok(()));
-        assert_eq!(
-            check(&acl, "x", "set berry 1"),
-            Err(Denial::Key(b"berry".to_vec()))
-        );
+        assert_eq!(check(&acl, "x", "set berry 1"), Err(Denial::Key(b"berry".to_vec())));
         assert_eq!(check(&acl, "x", "get apple"), Err(Denial::Command));
         assert_eq!(check(&acl, "x", "config get x"), Ok(()));
         assert_eq!(check(&acl, "x", "config set x y"), Err(Denial::Command));
@@ -388,13 +344,10 @@ mod tests {
     fn users_read_back_as_redis_writes_them() {
         let mut acl = Acl::default();
         assert_eq!(
-            acl.user("default")
-                .expect("always there")
-                .describe("default"),
+            acl.user("default").expect("always there").describe("default"),
             "user default on nopass ~* &* +@all"
         );
-        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read -get"))
-            .expect("good rules");
+        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read -get")).expect("good rules");
         assert_eq!(
             acl.user("x").expect("just made").describe("x"),
             "user x on #30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4 \

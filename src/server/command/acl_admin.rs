@@ -19,14 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("acl|deluser", -3, ADMIN, Keys::None, "6.0.0", delete_users),
     Command::new("acl|cat", -2, ANYONE, Keys::None, "6.0.0", categories),
     Command::new("acl|dryrun", -4, ADMIN, Keys::None, "7.0.0", dry_run),
-    Command::new(
-        "acl|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "6.0.0",
-        acl_help,
-    ),
+    Command::new("acl|help", 2, flag::LOADING | flag::STALE, Keys::None, "6.0.0", acl_help),
 ];
 
 fn whoami(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -38,12 +31,7 @@ fn whoami(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn list(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let lines: Vec<String> = ctx
-        .server
-        .acl
-        .users()
-        .map(|(name, user)| user.describe(name))
-        .collect();
+    let lines: Vec<String> = ctx.server.acl.users().map(|(name, user)| user.describe(name)).collect();
     ctx.out.array(lines.len());
     for line in lines {
         ctx.out.text(&line);
@@ -78,11 +66,9 @@ fn get_user(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for hash in user.passwords() {
         out.text(hash);
     }
-    for (name, value) in [
-        ("commands", user.command_text()),
-        ("keys", user.key_text()),
-        ("channels", user.channel_text()),
-    ] {
+    for (name, value) in
+        [("commands", user.command_text()), ("keys", user.key_text()), ("channels", user.channel_text())]
+    {
         out.text(name);
         out.text(&value);
     }
@@ -97,10 +83,7 @@ fn set_user(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err("ERR Usernames can't contain spaces or null characters".into());
     }
     let rules: Vec<String> = (3..args.len()).map(|at| args.text(at)).collect();
-    ctx.server
-        .acl
-        .set_user(&name, &rules)
-        .map_err(|why| CommandError::with(format!("ERR {why}")))?;
+    ctx.server.acl.set_user(&name, &rules).map_err(|why| CommandError::with(format!("ERR {why}")))?;
     ctx.out.ok();
     Ok(())
 }
@@ -127,13 +110,10 @@ fn categories(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         3 => {
             let name = args.text(2);
             let wanted = category::by_name(&name);
-            let wanted = wanted
-                .ok_or_else(|| CommandError::with(format!("ERR Unknown category '{name}'")))?;
+            let wanted =
+                wanted.ok_or_else(|| CommandError::with(format!("ERR Unknown category '{name}'")))?;
             let table = Table::get().entries().iter();
-            table
-                .filter(|entry| entry.categories & wanted != 0)
-                .map(|entry| entry.command.name)
-                .collect()
+            table.filter(|entry| entry.categories & wanted != 0).map(|entry| entry.command.name).collect()
         }
         _ => return Err(CommandError::wrong_arity("acl|cat")),
     };
@@ -160,15 +140,11 @@ fn dry_run(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match ctx.server.acl.check(&user, entry, command) {
         Ok(()) => ctx.out.ok(),
         Err(Denial::Command) => {
-            ctx.out.text(&format!(
-                "User {user} has no permissions to run the '{name}' command"
-            ));
+            ctx.out.text(&format!("User {user} has no permissions to run the '{name}' command"));
         }
         Err(Denial::Key(key)) => {
             let key = String::from_utf8_lossy(&key).into_owned();
-            ctx.out.text(&format!(
-                "User {user} has no permissions to access the '{key}' key"
-            ));
+            ctx.out.text(&format!("User {user} has no permissions to access the '{key}' key"));
         }
     }
     Ok(())
@@ -179,24 +155,12 @@ fn acl_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         ctx,
         "ACL",
         &[
-            (
-                "CAT [<category>]",
-                "Returns the categories, or the commands in one.",
-            ),
-            (
-                "DELUSER <username> [...]",
-                "Removes users and ends their connections.",
-            ),
-            (
-                "DRYRUN <username> <command> [<arg> ...]",
-                "Says whether the user could run this.",
-            ),
+            ("CAT [<category>]", "Returns the categories, or the commands in one."),
+            ("DELUSER <username> [...]", "Removes users and ends their connections."),
+            ("DRYRUN <username> <command> [<arg> ...]", "Says whether the user could run this."),
             ("GETUSER <username>", "Returns a user's rules."),
             ("LIST", "Returns each user as a line of rules."),
-            (
-                "SETUSER <username> <rule> [...]",
-                "Makes or changes a user.",
-            ),
+            ("SETUSER <username> <rule> [...]", "Makes or changes a user."),
             ("USERS", "Returns the names of all users."),
             ("WHOAMI", "Returns the user of this connection."),
         ],

@@ -6,8 +6,7 @@ use crate::server::resp::{Args, parse_i64};
 impl Args<'_> {
     /// Says whether the argument is this keyword, in any case.
     pub(crate) fn is(&self, index: usize, keyword: &str) -> bool {
-        self.get(index)
-            .is_some_and(|arg| arg.eq_ignore_ascii_case(keyword.as_bytes()))
+        self.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(keyword.as_bytes()))
     }
 
     /// Returns the argument as an integer.
@@ -52,11 +51,7 @@ pub(crate) fn parse_double(text: &[u8]) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     // "1e400" overflows to infinity in Rust and is a range error in Redis.
     let spelled = text.bytes().any(|byte| byte.eq_ignore_ascii_case(&b'n'));
-    if value.is_nan() || (value.is_infinite() && !spelled) {
-        None
-    } else {
-        Some(value)
-    }
+    if value.is_nan() || (value.is_infinite() && !spelled) { None } else { Some(value) }
 }
 
 #[cfg(test)]
@@ -65,13 +60,7 @@ mod tests {
 
     #[test]
     fn doubles_as_redis_takes_them() {
-        for (text, value) in [
-            ("1", 1.0),
-            ("-1.5", -1.5),
-            ("1e3", 1000.0),
-            ("+2", 2.0),
-            (".5", 0.5),
-        ] {
+        for (text, value) in [("1", 1.0), ("-1.5", -1.5), ("1e3", 1000.0), ("+2", 2.0), (".5", 0.5)] {
             assert_eq!(parse_double(text.as_bytes()), Some(value), "{text}");
         }
         assert_eq!(parse_double(b"-inf"), Some(f64::NEG_INFINITY));

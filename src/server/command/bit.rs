@@ -12,33 +12,15 @@ use crate::server::value::Value;
 use crate::server::value::string::StringValue;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "setbit",
-        4,
-        flag::WRITE | flag::DENYOOM,
-        Keys::ONE,
-        "2.2.0",
-        setbit,
-    ),
-    Command::new(
-        "getbit",
-        3,
-        flag::READONLY | flag::FAST,
-        Keys::ONE,
-        "2.2.0",
-        getbit,
-    ),
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, Keys::ONE, "2.2.0", setbit),
+    Command::new("getbit", 3, flag::READONLY | flag::FAST, Keys::ONE, "2.2.0", getbit),
     Command::new("bitcount", -2, flag::READONLY, Keys::ONE, "2.6.0", bitcount),
     Command::new("bitpos", -3, flag::READONLY, Keys::ONE, "2.8.7", bitpos),
     Command::new(
         "bitop",
         -4,
         flag::WRITE | flag::DENYOOM,
-        Keys::Range {
-            first: 2,
-            last: -1,
-            step: 1,
-        },
+        Keys::Range { first: 2, last: -1, step: 1 },
         "2.6.0",
         bitop,
     ),
@@ -46,11 +28,8 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// Parses a bit's position; the string it needs must not be longer than a string may be.
 fn offset(ctx: &Context<'_>, text: &[u8]) -> Result<(usize, u8), CommandError> {
-    const REFUSED: CommandError =
-        CommandError::new("ERR bit offset is not an integer or out of range");
-    let bit = parse_i64(text)
-        .and_then(|bit| usize::try_from(bit).ok())
-        .ok_or(REFUSED)?;
+    const REFUSED: CommandError = CommandError::new("ERR bit offset is not an integer or out of range");
+    let bit = parse_i64(text).and_then(|bit| usize::try_from(bit).ok()).ok_or(REFUSED)?;
     let max = usize::try_from(ctx.server.settings.bulk_len_max).unwrap_or(usize::MAX);
     if bit / 8 >= max {
         return Err(REFUSED);
@@ -71,11 +50,7 @@ fn setbit(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         bytes.resize(byte + 1, 0);
     }
     let before = bytes[byte] & mask != 0;
-    bytes[byte] = if on {
-        bytes[byte] | mask
-    } else {
-        bytes[byte] & !mask
-    };
+    bytes[byte] = if on { bytes[byte] | mask } else { bytes[byte] & !mask };
     ctx.db.changed(key, 1);
     ctx.out.bool_int(before);
     Ok(())
@@ -104,13 +79,7 @@ fn bit_range(args: Args<'_>, at: usize, len: usize) -> Result<Option<Bits>, Comm
     };
     let units = if in_bits { len * 8 } else { len };
     let range = clamp_range(start, end, units);
-    Ok(range.map(|(start, end)| {
-        if in_bits {
-            (start, end)
-        } else {
-            (start * 8, end * 8 + 7)
-        }
-    }))
+    Ok(range.map(|(start, end)| if in_bits { (start, end) } else { (start * 8, end * 8 + 7) }))
 }
 
 fn bitcount(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -133,9 +102,7 @@ fn count_ones(bytes: &[u8], first: usize, last: usize) -> usize {
     match range {
         [only] => ones(only & head & tail),
         [start, middle @ .., end] => {
-            ones(start & head)
-                + middle.iter().map(|byte| ones(*byte)).sum::<usize>()
-                + ones(end & tail)
+            ones(start & head) + middle.iter().map(|byte| ones(*byte)).sum::<usize>() + ones(end & tail)
         }
         [] => 0,
     }
@@ -174,8 +141,7 @@ fn bitpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             // Behind the string there are only zeros, unless an end was given.
             .or_else(|| (!wanted && open_ended).then_some(bytes.len() * 8)),
     };
-    ctx.out
-        .int(found.map_or(-1, |bit| i64::try_from(bit).unwrap_or(i64::MAX)));
+    ctx.out.int(found.map_or(-1, |bit| i64::try_from(bit).unwrap_or(i64::MAX)));
     Ok(())
 }
 
@@ -211,11 +177,7 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut sources = Vec::new();
     for key in args.iter().skip(3) {
         let string = read(&mut ctx.db, key)?;
-        sources.push(
-            string
-                .map(|string| Cow::into_owned(string.bytes()))
-                .unwrap_or_default(),
-        );
+        sources.push(string.map(|string| Cow::into_owned(string.bytes())).unwrap_or_default());
     }
     let len = sources.iter().map(Vec::len).max().unwrap_or(0);
     let byte = |source: &Vec<u8>, at: usize| source.get(at).copied().unwrap_or(0);
@@ -223,23 +185,16 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         .map(|at| {
             let first = byte(&sources[0], at);
             if sources.len() == 1 {
-                return if args.is(1, "NOT") {
-                    combine(first, 0)
-                } else {
-                    first
-                };
+                return if args.is(1, "NOT") { combine(first, 0) } else { first };
             }
-            sources[1..]
-                .iter()
-                .fold(first, |all, source| combine(all, byte(source, at)))
+            sources[1..].iter().fold(first, |all, source| combine(all, byte(source, at)))
         })
         .collect();
     if result.is_empty() {
         ctx.db.delete(target, Free::ForServer);
     } else {
         ctx.db.expire_if_due(target);
-        ctx.db
-            .set(target, Value::String(StringValue::unparsed(result)));
+        ctx.db.set(target, Value::String(StringValue::unparsed(result)));
         ctx.db.note_change(target, 1);
     }
     ctx.out.count(len);

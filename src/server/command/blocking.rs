@@ -20,42 +20,21 @@ use crate::server::value::quicklist::End;
 const POP: u32 = flag::WRITE | flag::BLOCKING;
 const MOVE: u32 = flag::WRITE | flag::DENYOOM | flag::BLOCKING;
 /// All arguments but the last, which is the timeout.
-const KEYS: Keys = Keys::Range {
-    first: 1,
-    last: -2,
-    step: 1,
-};
-const COUNTED: Keys = Keys::Counted {
-    count_at: 2,
-    dest: false,
-};
+const KEYS: Keys = Keys::Range { first: 1, last: -2, step: 1 };
+const COUNTED: Keys = Keys::Counted { count_at: 2, dest: false };
 
 pub(super) const LIST_COMMANDS: &[Command] = &[
     Command::new("blpop", -3, POP, KEYS, "2.0.0", blpop),
     Command::new("brpop", -3, POP, KEYS, "2.0.0", brpop),
     Command::new("blmove", 6, MOVE, Keys::TWO, "6.2.0", blmove),
     Command::new("brpoplpush", 4, MOVE, Keys::TWO, "2.2.0", brpoplpush),
-    Command::new(
-        "blmpop",
-        -5,
-        POP | flag::MOVABLEKEYS,
-        COUNTED,
-        "7.0.0",
-        blmpop,
-    ),
+    Command::new("blmpop", -5, POP | flag::MOVABLEKEYS, COUNTED, "7.0.0", blmpop),
 ];
 
 pub(super) const ZSET_COMMANDS: &[Command] = &[
     Command::new("bzpopmin", -3, POP | flag::FAST, KEYS, "5.0.0", bzpopmin),
     Command::new("bzpopmax", -3, POP | flag::FAST, KEYS, "5.0.0", bzpopmax),
-    Command::new(
-        "bzmpop",
-        -5,
-        POP | flag::MOVABLEKEYS,
-        COUNTED,
-        "7.0.0",
-        bzmpop,
-    ),
+    Command::new("bzmpop", -5, POP | flag::MOVABLEKEYS, COUNTED, "7.0.0", bzmpop),
 ];
 
 impl Context<'_> {
@@ -68,18 +47,13 @@ impl Context<'_> {
             return;
         }
         let until_us = (timeout_ms > 0).then(|| deadline_us(self.server, timeout_ms));
-        self.session.blocked = Some(Blocked {
-            until_us,
-            reply: nothing.take(),
-            again: Some(again),
-        });
+        self.session.blocked = Some(Blocked { until_us, reply: nothing.take(), again: Some(again) });
     }
 }
 
 /// Reads a timeout in seconds, fractions allowed, into milliseconds.
 fn timeout_ms(args: Args<'_>, index: usize) -> Result<u64, CommandError> {
-    const NOT_A_TIME: CommandError =
-        CommandError::new("ERR timeout is not a float or out of range");
+    const NOT_A_TIME: CommandError = CommandError::new("ERR timeout is not a float or out of range");
     let seconds = args.double(index).map_err(|_| NOT_A_TIME)?;
     if seconds < 0.0 {
         return Err("ERR timeout is negative".into());
@@ -180,13 +154,7 @@ fn bzmpop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if ctx.db.write_zset(key)?.is_some() {
             ctx.out.array(2);
             ctx.out.bulk(key);
-            return pop_scored(
-                ctx,
-                key,
-                pop.end == End::Tail,
-                pop.count,
-                Shape::AlwaysPairs,
-            );
+            return pop_scored(ctx, key, pop.end == End::Tail, pop.count, Shape::AlwaysPairs);
         }
     }
     ctx.block(timeout, args.to_owned());

@@ -27,14 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("client|unpause", 2, ADMIN, Keys::None, "6.2.0", unpause),
     Command::new("client|unblock", -3, ADMIN, Keys::None, "5.0.0", unblock),
     Command::new("client|getredir", 2, ANYONE, Keys::None, "6.0.0", get_redir),
-    Command::new(
-        "client|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "5.0.0",
-        client_help,
-    ),
+    Command::new("client|help", 2, flag::LOADING | flag::STALE, Keys::None, "5.0.0", client_help),
 ];
 
 fn id(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -58,8 +51,7 @@ fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
         }
         4.. if args.is(2, "ID") => {
-            let ids =
-                (3..args.len()).map(|at| u64::try_from(args.int(at)?).map_err(|_| INVALID_ID));
+            let ids = (3..args.len()).map(|at| u64::try_from(args.int(at)?).map_err(|_| INVALID_ID));
             wanted = Some(ids.collect::<Result<_, _>>().map_err(|_| INVALID_ID)?);
         }
         _ => return Err(CommandError::SYNTAX),
@@ -68,10 +60,7 @@ fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut sessions: Vec<&Session> = ctx.server.sessions.iter().chain([&*ctx.session]).collect();
     sessions.sort_by_key(|session| session.id);
     sessions.retain(|session| wanted.as_ref().is_none_or(|ids| ids.contains(&session.id)));
-    let lines: String = sessions
-        .iter()
-        .map(|session| session.describe(now_us) + "\n")
-        .collect();
+    let lines: String = sessions.iter().map(|session| session.describe(now_us) + "\n").collect();
     ctx.out.verbatim(lines.as_bytes());
     Ok(())
 }
@@ -83,10 +72,7 @@ fn is_normal(args: Args<'_>, at: usize) -> Result<bool, CommandError> {
     match args.lower(at).as_str() {
         "normal" => Ok(true),
         "master" | "replica" | "slave" | "pubsub" => Ok(false),
-        _ => Err(CommandError::with(format!(
-            "ERR Unknown client type '{}'",
-            args.text(at)
-        ))),
+        _ => Err(CommandError::with(format!("ERR Unknown client type '{}'", args.text(at)))),
     }
 }
 
@@ -108,9 +94,7 @@ fn kill(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let value = at + 1;
         match args.lower(at).as_str() {
             "id" => {
-                let id = parse_i64(args.at(value))
-                    .and_then(|id| u64::try_from(id).ok())
-                    .filter(|id| *id > 0);
+                let id = parse_i64(args.at(value)).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
                 wanted_id = Some(id.ok_or("ERR client-id should be greater than 0")?);
             }
             "type" => any &= is_normal(args, value)?,
@@ -136,30 +120,17 @@ fn kill(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let killed = kill_where(ctx, skip_me, |session| {
         any && wanted_id.is_none_or(|id| session.id == id)
             && addr.as_ref().is_none_or(|addr| session.addr == *addr)
-            && local_addr
-                .as_ref()
-                .is_none_or(|addr| session.local_addr == *addr)
-            && user
-                .as_ref()
-                .is_none_or(|user| session.user.as_ref() == Some(user))
+            && local_addr.as_ref().is_none_or(|addr| session.local_addr == *addr)
+            && user.as_ref().is_none_or(|user| session.user.as_ref() == Some(user))
     });
     ctx.out.count(killed);
     Ok(())
 }
 
 /// Ends the sessions that `is_meant` picks and returns how many. One's own still gets its reply.
-pub(super) fn kill_where(
-    ctx: &mut Context<'_>,
-    skip_me: bool,
-    is_meant: impl Fn(&Session) -> bool,
-) -> usize {
+pub(super) fn kill_where(ctx: &mut Context<'_>, skip_me: bool, is_meant: impl Fn(&Session) -> bool) -> usize {
     let mut killed = 0;
-    for session in ctx
-        .server
-        .sessions
-        .iter_mut()
-        .filter(|session| is_meant(session))
-    {
+    for session in ctx.server.sessions.iter_mut().filter(|session| is_meant(session)) {
         session.killed = true;
         ctx.server.attention.push(session.id);
         killed += 1;
@@ -188,9 +159,8 @@ fn set_name(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// Takes a client's name if it can stand in CLIENT LIST.
 pub(super) fn valid_name(name: &[u8]) -> Result<String, CommandError> {
-    printable(name).ok_or(CommandError::new(
-        "ERR Client names cannot contain spaces, newlines or special characters.",
-    ))
+    printable(name)
+        .ok_or(CommandError::new("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
 fn printable(text: &[u8]) -> Option<String> {
@@ -201,18 +171,13 @@ fn printable(text: &[u8]) -> Option<String> {
 fn set_info(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let attribute = args.lower(2);
     let refused = || {
-        CommandError::with(format!(
-            "ERR {attribute} cannot contain spaces, newlines or special characters."
-        ))
+        CommandError::with(format!("ERR {attribute} cannot contain spaces, newlines or special characters."))
     };
     match attribute.as_str() {
         "lib-name" => ctx.session.lib_name = printable(args.at(3)).ok_or_else(refused)?,
         "lib-ver" => ctx.session.lib_ver = printable(args.at(3)).ok_or_else(refused)?,
         _ => {
-            return Err(CommandError::with(format!(
-                "ERR Unrecognized option '{}'",
-                args.text(2)
-            )));
+            return Err(CommandError::with(format!("ERR Unrecognized option '{}'", args.text(2))));
         }
     }
     ctx.out.ok();
@@ -260,10 +225,7 @@ fn pause(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let ms = parse_i64(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
     let ms = u64::try_from(ms).map_err(|_| CommandError::new("ERR timeout is negative"))?;
-    ctx.server.pause = Some(Pause {
-        until_us: deadline_us(ctx.server, ms),
-        writes_only,
-    });
+    ctx.server.pause = Some(Pause { until_us: deadline_us(ctx.server, ms), writes_only });
     ctx.out.ok();
     Ok(())
 }
@@ -283,12 +245,7 @@ fn unblock(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
     };
     let mut unblocked = false;
-    for session in ctx
-        .server
-        .sessions
-        .iter_mut()
-        .filter(|session| session.id == id)
-    {
+    for session in ctx.server.sessions.iter_mut().filter(|session| session.id == id) {
         if let Some(blocked) = &mut session.blocked {
             blocked.until_us = Some(0);
             if error {
@@ -319,30 +276,12 @@ fn client_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
                 "KILL <option> <value> [...]",
                 "Ends connections: ID, ADDR, LADDR, TYPE, USER, SKIPME (default yes).",
             ),
-            (
-                "LIST [TYPE <type> | ID <id> ...]",
-                "Returns a line about each connection.",
-            ),
-            (
-                "NO-EVICT (ON|OFF)",
-                "Keeps this connection from being evicted.",
-            ),
-            (
-                "NO-TOUCH (ON|OFF)",
-                "Lets commands of this connection leave access times alone.",
-            ),
-            (
-                "PAUSE <timeout> [WRITE|ALL]",
-                "Makes commands wait for that many milliseconds.",
-            ),
-            (
-                "REPLY (ON|OFF|SKIP)",
-                "Says whether this connection wants replies.",
-            ),
-            (
-                "SETINFO (LIB-NAME|LIB-VER) <value>",
-                "Notes the client library.",
-            ),
+            ("LIST [TYPE <type> | ID <id> ...]", "Returns a line about each connection."),
+            ("NO-EVICT (ON|OFF)", "Keeps this connection from being evicted."),
+            ("NO-TOUCH (ON|OFF)", "Lets commands of this connection leave access times alone."),
+            ("PAUSE <timeout> [WRITE|ALL]", "Makes commands wait for that many milliseconds."),
+            ("REPLY (ON|OFF|SKIP)", "Says whether this connection wants replies."),
+            ("SETINFO (LIB-NAME|LIB-VER) <value>", "Notes the client library."),
             ("SETNAME <name>", "Names this connection."),
             ("UNBLOCK <id> [TIMEOUT|ERROR]", "Ends a client's wait."),
             ("UNPAUSE", "Ends the pause."),

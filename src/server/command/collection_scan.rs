@@ -18,9 +18,7 @@ pub(super) struct CollectionScan<'a> {
 impl<'a> CollectionScan<'a> {
     /// Reads the cursor, which is looked at before the key is.
     pub(super) fn cursor(args: Args<'_>) -> Result<u64, CommandError> {
-        let cursor = std::str::from_utf8(args.at(2))
-            .ok()
-            .and_then(|text| text.parse().ok());
+        let cursor = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok());
         cursor.ok_or(CommandError::new("ERR invalid cursor"))
     }
 
@@ -28,21 +26,13 @@ impl<'a> CollectionScan<'a> {
     /// for a key that is there: options of a scan over nothing are not looked at.
     pub(super) fn parse(args: Args<'a>, of_hash: bool) -> Result<CollectionScan<'a>, CommandError> {
         let cursor = CollectionScan::cursor(args)?;
-        let mut scan = CollectionScan {
-            cursor,
-            count: 10,
-            pattern: None,
-            no_values: false,
-        };
+        let mut scan = CollectionScan { cursor, count: 10, pattern: None, no_values: false };
         let mut at = 3;
         while at < args.len() {
             let has_value = at + 1 < args.len();
             if args.is(at, "count") && has_value {
                 let count = args.int(at + 1)?;
-                scan.count = usize::try_from(count)
-                    .ok()
-                    .filter(|n| *n > 0)
-                    .ok_or(CommandError::SYNTAX)?;
+                scan.count = usize::try_from(count).ok().filter(|n| *n > 0).ok_or(CommandError::SYNTAX)?;
                 at += 2;
             } else if args.is(at, "match") && has_value {
                 // `*` matches everything: not asking is cheaper.
@@ -62,8 +52,7 @@ impl<'a> CollectionScan<'a> {
     }
 
     pub(super) fn wants(&self, element: Element<'_>) -> bool {
-        self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, &element.bytes()))
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, &element.bytes()))
     }
 }
 

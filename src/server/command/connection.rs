@@ -18,22 +18,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("quit", -1, BEFORE_AUTH, Keys::None, "1.0.0", quit),
     Command::new("reset", 1, BEFORE_AUTH, Keys::None, "6.2.0", reset),
     Command::new("ping", -1, flag::FAST, Keys::None, "1.0.0", ping),
-    Command::new(
-        "echo",
-        2,
-        flag::LOADING | flag::STALE | flag::FAST,
-        Keys::None,
-        "1.0.0",
-        echo,
-    ),
-    Command::new(
-        "select",
-        2,
-        flag::LOADING | flag::STALE | flag::FAST,
-        Keys::None,
-        "1.0.0",
-        select,
-    ),
+    Command::new("echo", 2, flag::LOADING | flag::STALE | flag::FAST, Keys::None, "1.0.0", echo),
+    Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST, Keys::None, "1.0.0", select),
     Command::new("wait", 3, flag::NOSCRIPT, Keys::None, "3.0.0", wait),
 ];
 
@@ -44,9 +30,11 @@ fn auth(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (user, password) = match args.len() {
         2 => {
             if ctx.server.acl.is_open() {
-                return Err("ERR AUTH <password> called without any password configured for the default user. \
+                return Err(
+                    "ERR AUTH <password> called without any password configured for the default user. \
                             Are you sure your configuration is correct?"
-                    .into());
+                        .into(),
+                );
             }
             (Acl::DEFAULT.to_owned(), args.at(1))
         }
@@ -87,20 +75,19 @@ fn hello(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             name = Some(client_admin::valid_name(args.at(at + 1))?);
             at += 2;
         } else {
-            return Err(CommandError::with(format!(
-                "ERR Syntax error in HELLO option '{}'",
-                args.text(at)
-            )));
+            return Err(CommandError::with(format!("ERR Syntax error in HELLO option '{}'", args.text(at))));
         }
     }
     if let Some((user, password)) = credentials {
         login(ctx, user, password)?;
     }
     if ctx.session.user.is_none() {
-        return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+        return Err(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
                     <proto> AUTH <user> <pass> option can be used to authenticate the client and select the \
                     RESP protocol version at the same time"
-            .into());
+                .into(),
+        );
     }
     if let Some(name) = name {
         ctx.session.name = name;
@@ -183,27 +170,18 @@ pub(super) fn choose_db(ctx: &mut Context<'_>, index: usize) {
 /// There are no replicas: nothing acknowledges, so waiting for one lasts as long as it may.
 fn wait(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let replicas = args.int(1)?;
-    let timeout_ms =
-        parse_i64(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
-    let timeout_ms =
-        u64::try_from(timeout_ms).map_err(|_| CommandError::new("ERR timeout is negative"))?;
+    let timeout_ms = parse_i64(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| CommandError::new("ERR timeout is negative"))?;
     if replicas <= 0 || ctx.nested {
         ctx.out.int(0);
         return Ok(());
     }
     let until_us = (timeout_ms > 0).then(|| deadline_us(ctx.server, timeout_ms));
-    ctx.session.blocked = Some(Blocked {
-        until_us,
-        reply: b":0\r\n".to_vec(),
-        again: None,
-    });
+    ctx.session.blocked = Some(Blocked { until_us, reply: b":0\r\n".to_vec(), again: None });
     Ok(())
 }
 
 /// Returns the monotonic time `ms` from now.
 pub(super) fn deadline_us(server: &Instance, ms: u64) -> u64 {
-    server
-        .clock
-        .monotonic_us()
-        .saturating_add(ms.saturating_mul(1000))
+    server.clock.monotonic_us().saturating_add(ms.saturating_mul(1000))
 }

@@ -143,13 +143,11 @@ impl Core {
         self.expire(Cycle::Slow);
         let start_us = clock.monotonic_us();
         // Fields get a slice of their own, so that they and keys cannot starve each other.
-        self.keyspace
-            .expire_fields(|| clock.monotonic_us() < start_us + FIELD_SLICE_US);
+        self.keyspace.expire_fields(|| clock.monotonic_us() < start_us + FIELD_SLICE_US);
         if self.server.settings.active_rehashing {
             let start_us = clock.monotonic_us();
             // One millisecond of each period, as `activerehashing` allows itself.
-            self.keyspace
-                .rehash_while(|| clock.monotonic_us() < start_us + 1000);
+            self.keyspace.rehash_while(|| clock.monotonic_us() < start_us + 1000);
         }
         let used = self.used_memory();
         let stats = &mut self.server.stats;
@@ -169,11 +167,9 @@ impl Core {
     fn expire(&mut self, cycle: Cycle) {
         let clock = Arc::clone(&self.server.clock);
         let (reaped, start_us) = (self.keyspace.stats.expired, clock.monotonic_us());
-        self.keyspace
-            .active_expire(cycle, self.server.hz(), &*clock);
+        self.keyspace.active_expire(cycle, self.server.hz(), &*clock);
         if self.keyspace.stats.expired != reaped {
-            self.server
-                .note_latency("expire-cycle", clock.monotonic_us() - start_us);
+            self.server.note_latency("expire-cycle", clock.monotonic_us() - start_us);
         }
     }
 
@@ -212,16 +208,12 @@ impl Instance {
         // The threshold is off by default: ask it before asking for the time.
         if self.settings.latency_threshold_ms > 0 {
             let unix_s = self.clock.unix_ms() / 1000;
-            self.latency
-                .note(event, took_us, unix_s, self.settings.latency_threshold_ms);
+            self.latency.note(event, took_us, unix_s, self.settings.latency_threshold_ms);
         }
     }
 
     pub(crate) fn clients_memory(&self) -> usize {
-        self.sessions
-            .iter()
-            .map(|session| session.query_bytes + session.reply_bytes + CLIENT_BYTES)
-            .sum()
+        self.sessions.iter().map(|session| session.query_bytes + session.reply_bytes + CLIENT_BYTES).sum()
     }
 
     pub(crate) fn used_memory(&self, keyspace: &Keyspace) -> usize {

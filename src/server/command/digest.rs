@@ -3,13 +3,7 @@
 /// Returns the SHA-1 of `data` as forty hex digits.
 #[allow(clippy::many_single_char_names, reason = "the letters of FIPS 180")]
 pub(crate) fn sha1_hex(data: &[u8]) -> String {
-    let mut state: [u32; 5] = [
-        0x6745_2301,
-        0xefcd_ab89,
-        0x98ba_dcfe,
-        0x1032_5476,
-        0xc3d2_e1f0,
-    ];
+    let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     for block in padded(data).chunks_exact(64) {
         let mut w = [0_u32; 80];
         load(&mut w, block);
@@ -24,12 +18,7 @@ pub(crate) fn sha1_hex(data: &[u8]) -> String {
                 40..60 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),
                 _ => (b ^ c ^ d, 0xca62_c1d6),
             };
-            let next = a
-                .rotate_left(5)
-                .wrapping_add(f)
-                .wrapping_add(e)
-                .wrapping_add(k)
-                .wrapping_add(*word);
+            let next = a.rotate_left(5).wrapping_add(f).wrapping_add(e).wrapping_add(k).wrapping_add(*word);
             (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
         }
         add(&mut state, &[a, b, c, d, e]);
@@ -56,20 +45,13 @@ pub(crate) fn sha256_hex(data: &[u8]) -> String {
         for i in 16..64 {
             let s0 = w[i - 15].rotate_right(7) ^ w[i - 15].rotate_right(18) ^ (w[i - 15] >> 3);
             let s1 = w[i - 2].rotate_right(17) ^ w[i - 2].rotate_right(19) ^ (w[i - 2] >> 10);
-            w[i] = w[i - 16]
-                .wrapping_add(s0)
-                .wrapping_add(w[i - 7])
-                .wrapping_add(s1);
+            w[i] = w[i - 16].wrapping_add(s0).wrapping_add(w[i - 7]).wrapping_add(s1);
         }
         let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
         for (word, k) in w.iter().zip(SHA256_K) {
             let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
             let choice = (e & f) ^ (!e & g);
-            let t1 = h
-                .wrapping_add(s1)
-                .wrapping_add(choice)
-                .wrapping_add(k)
-                .wrapping_add(*word);
+            let t1 = h.wrapping_add(s1).wrapping_add(choice).wrapping_add(k).wrapping_add(*word);
             let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
             let majority = (a & b) ^ (a & c) ^ (b & c);
             (h, g, f, e) = (g, f, e, d.wrapping_add(t1));
@@ -82,9 +64,7 @@ pub(crate) fn sha256_hex(data: &[u8]) -> String {
 
 /// Ends the message as both want it: a one bit, zeros, the length in bits.
 fn padded(data: &[u8]) -> Vec<u8> {
-    let bits = u64::try_from(data.len())
-        .unwrap_or(u64::MAX)
-        .wrapping_mul(8);
+    let bits = u64::try_from(data.len()).unwrap_or(u64::MAX).wrapping_mul(8);
     let mut message = data.to_vec();
     message.push(0x80);
     message.resize((data.len() + 9).next_multiple_of(64) - 8, 0);
@@ -94,9 +74,7 @@ fn padded(data: &[u8]) -> Vec<u8> {
 
 fn load(words: &mut [u32], block: &[u8]) {
     for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-        *word = bytes
-            .iter()
-            .fold(0, |word, byte| word << 8 | u32::from(*byte));
+        *word = bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
     }
 }
 
@@ -107,9 +85,7 @@ fn add(state: &mut [u32], block: &[u32]) {
 }
 
 fn hex(state: &[u32]) -> String {
-    state
-        .iter()
-        .fold(String::new(), |hex, word| hex + &format!("{word:08x}"))
+    state.iter().fold(String::new(), |hex, word| hex + &format!("{word:08x}"))
 }
 
 #[rustfmt::skip]
@@ -131,14 +107,8 @@ mod tests {
     #[test]
     fn digests_match_the_published_ones() {
         assert_eq!(sha1_hex(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
-        assert_eq!(
-            sha1_hex(b"return 1"),
-            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
-        );
-        assert_eq!(
-            sha256_hex(b"abc"),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(sha1_hex(b"return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(
             sha256_hex(&[b'a'; 119]),
             "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb"

@@ -24,12 +24,7 @@ pub(crate) enum Flow {
 
 impl Core {
     /// Carries one request out for one client.
-    pub(crate) fn execute(
-        &mut self,
-        session: &mut Session,
-        out: &mut Reply,
-        args: Args<'_>,
-    ) -> Flow {
+    pub(crate) fn execute(&mut self, session: &mut Session, out: &mut Reply, args: Args<'_>) -> Flow {
         if args.len() == 0 {
             return Flow::Done;
         }
@@ -38,14 +33,8 @@ impl Core {
         session.active_us = self.server.clock.monotonic_us();
         let mut db = self.keyspace.select(session.db);
         db.no_touch = session.no_touch;
-        let mut ctx = Context {
-            server: &mut self.server,
-            db,
-            session,
-            out,
-            nested: false,
-            page_faults: Vec::new(),
-        };
+        let mut ctx =
+            Context { server: &mut self.server, db, session, out, nested: false, page_faults: Vec::new() };
         let flow = ctx.request(args);
         if flow == Flow::Done {
             mute(session, out, start, mode);
@@ -124,8 +113,7 @@ impl Context<'_> {
         }
         let writes = entry.command.has(flag::WRITE) || entry.command.name == "exec";
         // Whoever may end the pause must get through.
-        let unpausable =
-            entry.command.name.starts_with("client|") || entry.command.name == "client";
+        let unpausable = entry.command.name.starts_with("client|") || entry.command.name == "client";
         if !unpausable && self.server.is_paused(writes) {
             return Flow::Postponed;
         }
@@ -155,17 +143,12 @@ impl Context<'_> {
             }
             None => {}
             Some(user) => {
-                self.server
-                    .acl
-                    .check(user, entry, args)
-                    .map_err(|denial| denied(&denial, user, entry))?;
+                self.server.acl.check(user, entry, args).map_err(|denial| denied(&denial, user, entry))?;
             }
         }
         self.make_room(entry)?;
         if self.session.transaction.is_some() && entry.command.has(flag::NO_MULTI) {
-            return Err(CommandError::new(
-                "ERR Command not allowed inside a transaction",
-            ));
+            return Err(CommandError::new("ERR Command not allowed inside a transaction"));
         }
         Ok(())
     }
@@ -176,14 +159,9 @@ impl Context<'_> {
             return Ok(());
         };
         let server = &*self.server;
-        let fits = self
-            .db
-            .keyspace
-            .evict_while(|keyspace| server.used_memory(keyspace) > max);
+        let fits = self.db.keyspace.evict_while(|keyspace| server.used_memory(keyspace) > max);
         if !fits && entry.command.has(flag::DENYOOM) {
-            return Err(CommandError::new(
-                "OOM command not allowed when used memory > 'maxmemory'.",
-            ));
+            return Err(CommandError::new("OOM command not allowed when used memory > 'maxmemory'."));
         }
         Ok(())
     }
@@ -202,11 +180,7 @@ impl Context<'_> {
 
     /// EXEC itself was refused: the transaction ends, and the reason is passed on.
     fn abort_exec(&mut self, error: &CommandError) {
-        let text = [
-            b"EXECABORT Transaction discarded because of: ",
-            error.text(),
-        ]
-        .concat();
+        let text = [b"EXECABORT Transaction discarded because of: ", error.text()].concat();
         super::transaction::discard(self);
         self.server.stats.error(b"EXECABORT");
         self.out.error(&text);
@@ -226,15 +200,9 @@ impl Context<'_> {
         }
         self.page_faults.clear();
         let track = self.server.settings.latency_tracking;
-        self.server
-            .stats
-            .called(entry, took_us, outcome.is_err(), track);
+        self.server.stats.called(entry, took_us, outcome.is_err(), track);
         if self.server.settings.latency_threshold_ms > 0 {
-            let event = if entry.command.has(flag::FAST) {
-                "fast-command"
-            } else {
-                "command"
-            };
+            let event = if entry.command.has(flag::FAST) { "fast-command" } else { "command" };
             self.server.note_latency(event, took_us);
         }
         self.note_slow(entry, args, took_us);
@@ -247,30 +215,14 @@ impl Context<'_> {
         if slow && !entry.command.has(flag::SKIP_SLOWLOG) {
             let unix_s = self.server.unix_s();
             let from = (self.session.addr.as_str(), self.session.name.as_str());
-            self.server.slowlog.push(
-                args,
-                unix_s,
-                took_us,
-                from,
-                self.server.settings.slowlog_max_len,
-            );
+            self.server.slowlog.push(args, unix_s, took_us, from, self.server.settings.slowlog_max_len);
         }
     }
 
     /// Lets the faults strike that a test has set for this command.
     pub(super) fn suffer(&mut self, entry: &Entry, args: Args<'_>) -> Outcome {
-        let keys = || {
-            entry
-                .command
-                .keys
-                .positions(args)
-                .into_iter()
-                .map(|at| args.at(at))
-        };
-        let actions = self
-            .server
-            .faults
-            .strike(entry.command.name, |key| keys().any(|other| other == key));
+        let keys = || entry.command.keys.positions(args).into_iter().map(|at| args.at(at));
+        let actions = self.server.faults.strike(entry.command.name, |key| keys().any(|other| other == key));
         for action in actions {
             match action {
                 FaultAction::Delay(time) => self.server.clock.sleep(time),
@@ -283,10 +235,7 @@ impl Context<'_> {
                 }
                 FaultAction::Retype => {
                     for key in keys() {
-                        self.db.overwrite(
-                            key,
-                            Value::String(StringValue::encode(b"retyped".to_vec())),
-                        );
+                        self.db.overwrite(key, Value::String(StringValue::encode(b"retyped".to_vec())));
                     }
                 }
                 page => self.page_faults.push(page),
@@ -301,9 +250,7 @@ pub(super) fn denied(denial: &Denial, user: &str, entry: &Entry) -> CommandError
     match denial {
         Denial::Command => {
             let name = entry.command.name;
-            CommandError::with(format!(
-                "NOPERM User {user} has no permissions to run the '{name}' command"
-            ))
+            CommandError::with(format!("NOPERM User {user} has no permissions to run the '{name}' command"))
         }
         Denial::Key(_) => CommandError::new("NOPERM No permissions to access a key"),
     }

@@ -14,15 +14,13 @@ impl CommandError {
         CommandError::new("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(crate) const NOT_AN_INTEGER: CommandError =
         CommandError::new("ERR value is not an integer or out of range");
-    pub(crate) const NOT_A_FLOAT: CommandError =
-        CommandError::new("ERR value is not a valid float");
+    pub(crate) const NOT_A_FLOAT: CommandError = CommandError::new("ERR value is not a valid float");
     pub(crate) const OUT_OF_RANGE: CommandError = CommandError::new("ERR value is out of range");
     pub(crate) const NOT_POSITIVE: CommandError =
         CommandError::new("ERR value is out of range, must be positive");
     pub(crate) const NO_SUCH_KEY: CommandError = CommandError::new("ERR no such key");
     pub(crate) const INDEX_OUT_OF_RANGE: CommandError = CommandError::new("ERR index out of range");
-    pub(crate) const DB_OUT_OF_RANGE: CommandError =
-        CommandError::new("ERR DB index is out of range");
+    pub(crate) const DB_OUT_OF_RANGE: CommandError = CommandError::new("ERR DB index is out of range");
     pub(crate) const SAME_OBJECT: CommandError =
         CommandError::new("ERR source and destination objects are the same");
     pub(crate) const TOO_LONG: CommandError =
@@ -38,9 +36,7 @@ impl CommandError {
     }
 
     pub(crate) fn wrong_arity(name: &str) -> CommandError {
-        CommandError::with(format!(
-            "ERR wrong number of arguments for '{name}' command"
-        ))
+        CommandError::with(format!("ERR wrong number of arguments for '{name}' command"))
     }
 
     /// A subcommand was called in a way it cannot be.
@@ -62,10 +58,7 @@ impl CommandError {
 
     /// Returns the code in front, as INFO errorstats counts them.
     pub(crate) fn code(&self) -> &[u8] {
-        self.0
-            .split(|byte| *byte == b' ')
-            .next()
-            .unwrap_or_default()
+        self.0.split(|byte| *byte == b' ').next().unwrap_or_default()
     }
 }
 

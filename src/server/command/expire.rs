@@ -12,36 +12,23 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("expire", -3, WRITE, Keys::ONE, "1.0.0", |ctx, args| {
         expire(ctx, args, "expire", 1000, true)
     }),
-    Command::new("pexpire", -3, WRITE, Keys::ONE, "2.6.0", |ctx, args| {
-        expire(ctx, args, "pexpire", 1, true)
-    }),
+    Command::new("pexpire", -3, WRITE, Keys::ONE, "2.6.0", |ctx, args| expire(ctx, args, "pexpire", 1, true)),
     Command::new("expireat", -3, WRITE, Keys::ONE, "1.2.0", |ctx, args| {
         expire(ctx, args, "expireat", 1000, false)
     }),
     Command::new("pexpireat", -3, WRITE, Keys::ONE, "2.6.0", |ctx, args| {
         expire(ctx, args, "pexpireat", 1, false)
     }),
-    Command::new("ttl", 2, READ, Keys::ONE, "1.0.0", |ctx, args| {
-        ttl(ctx, args, 1000, true)
-    }),
-    Command::new("pttl", 2, READ, Keys::ONE, "2.6.0", |ctx, args| {
-        ttl(ctx, args, 1, true)
-    }),
-    Command::new("expiretime", 2, READ, Keys::ONE, "7.0.0", |ctx, args| {
-        ttl(ctx, args, 1000, false)
-    }),
-    Command::new("pexpiretime", 2, READ, Keys::ONE, "7.0.0", |ctx, args| {
-        ttl(ctx, args, 1, false)
-    }),
+    Command::new("ttl", 2, READ, Keys::ONE, "1.0.0", |ctx, args| ttl(ctx, args, 1000, true)),
+    Command::new("pttl", 2, READ, Keys::ONE, "2.6.0", |ctx, args| ttl(ctx, args, 1, true)),
+    Command::new("expiretime", 2, READ, Keys::ONE, "7.0.0", |ctx, args| ttl(ctx, args, 1000, false)),
+    Command::new("pexpiretime", 2, READ, Keys::ONE, "7.0.0", |ctx, args| ttl(ctx, args, 1, false)),
     Command::new("persist", 2, WRITE, Keys::ONE, "2.2.0", persist),
 ];
 
 /// When a deadline may be set, depending on the one there is.
 #[derive(Debug, Default)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "four independent options of one command"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "four independent options of one command")]
 struct Conditions {
     none_yet: bool,
     some_already: bool,
@@ -59,22 +46,13 @@ impl Conditions {
                 "gt" => conditions.later = true,
                 "lt" => conditions.sooner = true,
                 _ => {
-                    return Err(CommandError::with(
-                        [b"ERR Unsupported option ", args.at(at)].concat(),
-                    ));
+                    return Err(CommandError::with([b"ERR Unsupported option ", args.at(at)].concat()));
                 }
             }
         }
-        let Conditions {
-            none_yet,
-            some_already,
-            later,
-            sooner,
-        } = conditions;
+        let Conditions { none_yet, some_already, later, sooner } = conditions;
         if none_yet && (some_already || later || sooner) {
-            return Err(
-                "ERR NX and XX, GT or LT options at the same time are not compatible".into(),
-            );
+            return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
         }
         if later && sooner {
             return Err("ERR GT and LT options at the same time are not compatible".into());
@@ -99,19 +77,11 @@ pub(super) fn deadline_ms(
     command: &str,
 ) -> Result<i64, CommandError> {
     let base = i64::try_from(relative_to_ms).unwrap_or(i64::MAX);
-    let deadline = amount
-        .checked_mul(unit_ms)
-        .and_then(|ms| ms.checked_add(base));
+    let deadline = amount.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base));
     deadline.ok_or_else(|| CommandError::invalid_expire(command))
 }
 
-fn expire(
-    ctx: &mut Context<'_>,
-    args: Args<'_>,
-    name: &str,
-    unit_ms: i64,
-    relative: bool,
-) -> Outcome {
+fn expire(ctx: &mut Context<'_>, args: Args<'_>, name: &str, unit_ms: i64, relative: bool) -> Outcome {
     let key = args.at(1);
     let amount = args.int(2)?;
     let conditions = Conditions::parse(args)?;
@@ -121,10 +91,7 @@ fn expire(
         ctx.out.int(0);
         return Ok(());
     }
-    let current = ctx
-        .db
-        .deadline(key)
-        .map(|at_ms| i64::try_from(at_ms).unwrap_or(i64::MAX));
+    let current = ctx.db.deadline(key).map(|at_ms| i64::try_from(at_ms).unwrap_or(i64::MAX));
     if !conditions.allow(current, deadline) {
         ctx.out.int(0);
         return Ok(());
@@ -152,11 +119,7 @@ fn ttl(ctx: &mut Context<'_>, args: Args<'_>, unit_ms: u64, relative: bool) -> O
         _ if !found => -2,
         None => -1,
         Some(at_ms) => {
-            let ms = if relative {
-                at_ms.saturating_sub(ctx.db.now_ms())
-            } else {
-                at_ms
-            };
+            let ms = if relative { at_ms.saturating_sub(ctx.db.now_ms()) } else { at_ms };
             // Seconds are rounded to the nearest.
             i64::try_from((ms + unit_ms / 2) / unit_ms).unwrap_or(i64::MAX)
         }

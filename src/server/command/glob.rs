@@ -97,11 +97,7 @@ mod tests {
             (r"\", r"\", true),
             (r"[\]]", "]", true),
         ] {
-            assert_eq!(
-                matches(pattern.as_bytes(), text.as_bytes()),
-                expected,
-                "{pattern} {text}"
-            );
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         }
     }
 

@@ -27,24 +27,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hlen", 2, READ_FAST, Keys::ONE, "2.0.0", hlen),
     Command::new("hstrlen", 3, READ_FAST, Keys::ONE, "3.2.0", hstrlen),
     Command::new("hexists", 3, READ_FAST, Keys::ONE, "2.0.0", hexists),
-    Command::new(
-        "hdel",
-        -3,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "2.0.0",
-        hdel,
-    ),
+    Command::new("hdel", -3, flag::WRITE | flag::FAST, Keys::ONE, "2.0.0", hdel),
     Command::new("hincrby", 4, PUT, Keys::ONE, "2.0.0", hincrby),
     Command::new("hincrbyfloat", 4, PUT, Keys::ONE, "2.6.0", hincrbyfloat),
-    Command::new(
-        "hrandfield",
-        -2,
-        flag::READONLY,
-        Keys::ONE,
-        "6.2.0",
-        hrandfield,
-    ),
+    Command::new("hrandfield", -2, flag::READONLY, Keys::ONE, "6.2.0", hrandfield),
     Command::new("hscan", -3, flag::READONLY, Keys::ONE, "2.8.0", hscan),
 ];
 
@@ -73,11 +59,7 @@ fn set_pairs(ctx: &mut Context<'_>, args: Args<'_>, name: &str) -> Result<usize,
     }
     let key = args.at(1);
     let texts: Vec<&[u8]> = args.iter().skip(2).collect();
-    let (seed, now_ms, limits) = (
-        ctx.db.keyspace.seed(),
-        ctx.db.field_now(),
-        &ctx.server.settings.limits,
-    );
+    let (seed, now_ms, limits) = (ctx.db.keyspace.seed(), ctx.db.field_now(), &ctx.server.settings.limits);
     let hash = ctx.db.make_hash(key, || Hash::new(seed))?;
     hash.maybe_convert(&texts, limits);
     let mut added = 0;
@@ -91,11 +73,7 @@ fn set_pairs(ctx: &mut Context<'_>, args: Args<'_>, name: &str) -> Result<usize,
 
 fn hsetnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, field) = (args.at(1), args.at(2));
-    let (seed, now_ms, limits) = (
-        ctx.db.keyspace.seed(),
-        ctx.db.field_now(),
-        &ctx.server.settings.limits,
-    );
+    let (seed, now_ms, limits) = (ctx.db.keyspace.seed(), ctx.db.field_now(), &ctx.server.settings.limits);
     let hash = ctx.db.make_hash(key, || Hash::new(seed))?;
     let absent = hash.get(field, now_ms).is_none();
     if absent {
@@ -110,11 +88,7 @@ fn hsetnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn hget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let now_ms = ctx.db.field_now();
-    match ctx
-        .db
-        .read_hash(args.at(1))?
-        .and_then(|hash| hash.get(args.at(2), now_ms))
-    {
+    match ctx.db.read_hash(args.at(1))?.and_then(|hash| hash.get(args.at(2), now_ms)) {
         Some(value) => ctx.out.element(value),
         None => ctx.out.nil(),
     }
@@ -171,11 +145,7 @@ fn reply_halves(ctx: &mut Context<'_>, args: Args<'_>, fields: bool) -> Outcome 
 
 /// Counts the fields that a walk will find; only hashes with mortal fields have to be walked.
 fn live_len(hash: &Hash, now_ms: i64) -> usize {
-    if hash.has_mortal_fields() {
-        hash.pairs(now_ms).count()
-    } else {
-        hash.len()
-    }
+    if hash.has_mortal_fields() { hash.pairs(now_ms).count() } else { hash.len() }
 }
 
 fn hlen(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -186,20 +156,14 @@ fn hlen(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn hstrlen(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let now_ms = ctx.db.field_now();
-    let value = ctx
-        .db
-        .read_hash(args.at(1))?
-        .and_then(|hash| hash.get(args.at(2), now_ms));
+    let value = ctx.db.read_hash(args.at(1))?.and_then(|hash| hash.get(args.at(2), now_ms));
     ctx.out.count(value.map_or(0, Element::text_len));
     Ok(())
 }
 
 fn hexists(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let now_ms = ctx.db.field_now();
-    let found = ctx
-        .db
-        .read_hash(args.at(1))?
-        .is_some_and(|hash| hash.get(args.at(2), now_ms).is_some());
+    let found = ctx.db.read_hash(args.at(1))?.is_some_and(|hash| hash.get(args.at(2), now_ms).is_some());
     ctx.out.int(i64::from(found));
     Ok(())
 }
@@ -224,12 +188,8 @@ fn hdel(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn hincrby(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let by = args.int(3)?;
     let sum = change_number(ctx, args, |old| {
-        let old = old
-            .map_or(Some(0), parse_integer)
-            .ok_or("ERR hash value is not an integer")?;
-        let sum = old
-            .checked_add(by)
-            .ok_or("ERR increment or decrement would overflow")?;
+        let old = old.map_or(Some(0), parse_integer).ok_or("ERR hash value is not an integer")?;
+        let sum = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
         Ok(sum.to_string())
     })?;
     ctx.out.int(parse_integer(sum.as_bytes()).unwrap_or(0));
@@ -242,9 +202,7 @@ fn hincrbyfloat(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err("ERR value is NaN or Infinity".into());
     }
     let sum = change_number(ctx, args, |old| {
-        let old = old
-            .map_or(Some(0.0), parse_double)
-            .ok_or("ERR hash value is not a float")?;
+        let old = old.map_or(Some(0.0), parse_double).ok_or("ERR hash value is not a float")?;
         let sum = old + by;
         if sum.is_finite() {
             Ok(format_sum(sum))
@@ -263,16 +221,9 @@ fn change_number(
     change: impl FnOnce(Option<&[u8]>) -> Result<String, CommandError>,
 ) -> Result<String, CommandError> {
     let (key, field) = (args.at(1), args.at(2));
-    let (seed, now_ms, limits) = (
-        ctx.db.keyspace.seed(),
-        ctx.db.field_now(),
-        &ctx.server.settings.limits,
-    );
-    let old = ctx
-        .db
-        .write_hash(key)?
-        .and_then(|hash| hash.get(field, now_ms))
-        .map(|old| old.bytes().into_owned());
+    let (seed, now_ms, limits) = (ctx.db.keyspace.seed(), ctx.db.field_now(), &ctx.server.settings.limits);
+    let old =
+        ctx.db.write_hash(key)?.and_then(|hash| hash.get(field, now_ms)).map(|old| old.bytes().into_owned());
     // Nothing is made before the number is known to be one.
     let new = change(old.as_deref())?;
     let hash = ctx.db.make_hash(key, || Hash::new(seed))?;
@@ -285,11 +236,7 @@ fn change_number(
 fn hrandfield(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, now_ms, mut random) = (args.at(1), ctx.db.field_now(), ctx.db.fork_random());
     if args.len() == 2 {
-        match ctx
-            .db
-            .read_hash(key)?
-            .and_then(|hash| hash.random(&mut random, now_ms))
-        {
+        match ctx.db.read_hash(key)?.and_then(|hash| hash.random(&mut random, now_ms)) {
             Some((field, _)) => ctx.out.element(field),
             None => ctx.out.nil(),
         }
@@ -304,31 +251,20 @@ fn hrandfield(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.out.array(0);
         return Ok(());
     };
-    let own = |(field, value): (Element<'_>, Element<'_>)| {
-        (field.bytes().into_owned(), value.bytes().into_owned())
-    };
+    let own =
+        |(field, value): (Element<'_>, Element<'_>)| (field.bytes().into_owned(), value.bytes().into_owned());
     let drawn = match wanted {
-        Wanted::Repeats(count) => (0..count)
-            .map_while(|_| hash.random(&mut random, now_ms).map(own))
-            .collect(),
+        Wanted::Repeats(count) => {
+            (0..count).map_while(|_| hash.random(&mut random, now_ms).map(own)).collect()
+        }
         Wanted::Different(count) => {
             let draw = |random: &mut Random| hash.random(random, now_ms).map(own);
             let live = live_len(hash, now_ms);
-            different(
-                count,
-                live,
-                &mut random,
-                || hash.pairs(now_ms).map(own).collect(),
-                draw,
-            )
+            different(count, live, &mut random, || hash.pairs(now_ms).map(own).collect(), draw)
         }
     };
     let paired = with_values && ctx.out.proto() == Proto::Resp3;
-    ctx.out.array(if with_values && !paired {
-        drawn.len() * 2
-    } else {
-        drawn.len()
-    });
+    ctx.out.array(if with_values && !paired { drawn.len() * 2 } else { drawn.len() });
     for (field, value) in drawn {
         if paired {
             ctx.out.array(2);

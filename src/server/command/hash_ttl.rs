@@ -18,14 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hpttl", -5, READ, Keys::ONE, "7.4.0", hpttl),
     Command::new("hexpiretime", -5, READ, Keys::ONE, "7.4.0", hexpiretime),
     Command::new("hpexpiretime", -5, READ, Keys::ONE, "7.4.0", hpexpiretime),
-    Command::new(
-        "hpersist",
-        -5,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "7.4.0",
-        hpersist,
-    ),
+    Command::new("hpersist", -5, flag::WRITE | flag::FAST, Keys::ONE, "7.4.0", hpersist),
 ];
 
 /// The latest time a field can be due: Redis keeps 48 bits and two of them free.
@@ -49,51 +42,19 @@ struct Spelling {
 }
 
 fn hexpire(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    expire(
-        ctx,
-        args,
-        Spelling {
-            name: "hexpire",
-            unit_ms: 1000,
-            relative: true,
-        },
-    )
+    expire(ctx, args, Spelling { name: "hexpire", unit_ms: 1000, relative: true })
 }
 
 fn hpexpire(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    expire(
-        ctx,
-        args,
-        Spelling {
-            name: "hpexpire",
-            unit_ms: 1,
-            relative: true,
-        },
-    )
+    expire(ctx, args, Spelling { name: "hpexpire", unit_ms: 1, relative: true })
 }
 
 fn hexpireat(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    expire(
-        ctx,
-        args,
-        Spelling {
-            name: "hexpireat",
-            unit_ms: 1000,
-            relative: false,
-        },
-    )
+    expire(ctx, args, Spelling { name: "hexpireat", unit_ms: 1000, relative: false })
 }
 
 fn hpexpireat(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    expire(
-        ctx,
-        args,
-        Spelling {
-            name: "hpexpireat",
-            unit_ms: 1,
-            relative: false,
-        },
-    )
+    expire(ctx, args, Spelling { name: "hpexpireat", unit_ms: 1, relative: false })
 }
 
 /// When a new time may replace the old one.
@@ -114,10 +75,7 @@ impl Condition {
             ("gt", Condition::IfLater),
             ("lt", Condition::IfSooner),
         ];
-        words
-            .into_iter()
-            .find(|(word, _)| args.is(index, word))
-            .map(|(_, condition)| condition)
+        words.into_iter().find(|(word, _)| args.is(index, word)).map(|(_, condition)| condition)
     }
 
     fn is_met(self, old: Option<i64>, new: i64) -> bool {
@@ -140,19 +98,12 @@ fn expire(ctx: &mut Context<'_>, args: Args<'_>, spelling: Spelling) -> Outcome 
         return Err("ERR invalid expire time, must be >= 0".into());
     }
     let base = if spelling.relative { now_ms } else { 0 };
-    let due = given
-        .checked_mul(spelling.unit_ms)
-        .and_then(|ms| ms.checked_add(base));
-    let due = due
-        .filter(|due| *due <= LATEST_MS)
-        .ok_or_else(|| CommandError::invalid_expire(spelling.name))?;
+    let due = given.checked_mul(spelling.unit_ms).and_then(|ms| ms.checked_add(base));
+    let due =
+        due.filter(|due| *due <= LATEST_MS).ok_or_else(|| CommandError::invalid_expire(spelling.name))?;
     let condition = Condition::parse(args, 3);
     let word = if condition.is_some() { 4 } else { 3 };
-    let fields = fields(
-        args,
-        word,
-        "ERR Parameter `numFields` should be greater than 0",
-    )?;
+    let fields = fields(args, word, "ERR Parameter `numFields` should be greater than 0")?;
     let condition = condition.unwrap_or(Condition::Always);
 
     let mut changes = 0;
@@ -251,22 +202,14 @@ fn missing(ctx: &mut Context<'_>, fields: usize) -> Outcome {
 }
 
 /// Reads `FIELDS numfields field ...` from argument `at` to the end.
-fn fields<'a>(
-    args: Args<'a>,
-    at: usize,
-    not_positive: &'static str,
-) -> Result<Args<'a>, CommandError> {
+fn fields<'a>(args: Args<'a>, at: usize, not_positive: &'static str) -> Result<Args<'a>, CommandError> {
     if !args.is(at, "fields") {
         return Err("ERR Mandatory argument FIELDS is missing or not at the right position".into());
     }
     if at + 1 >= args.len() {
         return Err(CommandError::SYNTAX);
     }
-    let count = args
-        .positive(at + 1)
-        .ok()
-        .filter(|n| *n > 0)
-        .ok_or(CommandError::new(not_positive))?;
+    let count = args.positive(at + 1).ok().filter(|n| *n > 0).ok_or(CommandError::new(not_positive))?;
     if count != args.len() - at - 2 {
         return Err("ERR The `numfields` parameter must match the number of arguments".into());
     }

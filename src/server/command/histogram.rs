@@ -15,10 +15,7 @@ pub(crate) struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram {
-            counts: vec![0; STEPS * (OCTAVES + 1)].into(),
-            total: 0,
-        }
+        Histogram { counts: vec![0; STEPS * (OCTAVES + 1)].into(), total: 0 }
     }
 }
 

@@ -9,24 +9,10 @@ use crate::server::value::hyperloglog::{self, HllError, Registers};
 use crate::server::value::string::StringValue;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "pfadd",
-        -2,
-        flag::WRITE | flag::DENYOOM | flag::FAST,
-        Keys::ONE,
-        "2.8.9",
-        pfadd,
-    ),
+    Command::new("pfadd", -2, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "2.8.9", pfadd),
     // It writes the count it has worked out into the value, but replicas need not know.
     Command::new("pfcount", -2, flag::READONLY, Keys::ALL, "2.8.9", pfcount),
-    Command::new(
-        "pfmerge",
-        -2,
-        flag::WRITE | flag::DENYOOM,
-        Keys::ALL,
-        "2.8.9",
-        pfmerge,
-    ),
+    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, Keys::ALL, "2.8.9", pfmerge),
 ];
 
 impl From<HllError> for CommandError {
@@ -45,10 +31,7 @@ fn pfadd(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let elements: Vec<&[u8]> = args.iter().skip(2).collect();
     let mut changed = false;
     if string(ctx, key)?.is_none() {
-        ctx.db.set(
-            key,
-            Value::from(StringValue::unparsed(hyperloglog::empty())),
-        );
+        ctx.db.set(key, Value::from(StringValue::unparsed(hyperloglog::empty())));
         changed = true;
     }
     if let Some(value) = string(ctx, key)? {
@@ -75,8 +58,7 @@ fn pfcount(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 registers.merge(&hyperloglog::decode(&value.bytes())?);
             }
         }
-        ctx.out
-            .int(i64::try_from(registers.count()).unwrap_or(i64::MAX));
+        ctx.out.int(i64::try_from(registers.count()).unwrap_or(i64::MAX));
         return Ok(());
     }
     let Some(value) = string(ctx, args.at(1))? else {
@@ -117,10 +99,7 @@ fn pfmerge(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn string<'a>(
-    ctx: &'a mut Context<'_>,
-    key: &[u8],
-) -> Result<Option<&'a StringValue>, CommandError> {
+fn string<'a>(ctx: &'a mut Context<'_>, key: &[u8]) -> Result<Option<&'a StringValue>, CommandError> {
     match ctx.db.lookup_read(key) {
         None => Ok(None),
         Some(Value::String(value)) => Ok(Some(value)),

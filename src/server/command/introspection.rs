@@ -9,37 +9,16 @@ const ANYTIME: u32 = flag::LOADING | flag::STALE;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("command", -1, ANYTIME, Keys::None, "2.8.13", all).also(category::CONNECTION),
-    Command::new("command|count", 2, ANYTIME, Keys::None, "2.8.13", count)
-        .also(category::CONNECTION),
+    Command::new("command|count", 2, ANYTIME, Keys::None, "2.8.13", count).also(category::CONNECTION),
     Command::new("command|docs", -2, ANYTIME, Keys::None, "7.0.0", docs).also(category::CONNECTION),
-    Command::new("command|info", -2, ANYTIME, Keys::None, "2.8.13", info)
-        .also(category::CONNECTION),
+    Command::new("command|info", -2, ANYTIME, Keys::None, "2.8.13", info).also(category::CONNECTION),
     Command::new("command|list", -2, ANYTIME, Keys::None, "7.0.0", list).also(category::CONNECTION),
-    Command::new(
-        "command|getkeys",
-        -3,
-        ANYTIME,
-        Keys::None,
-        "2.8.13",
-        get_keys,
-    )
-    .also(category::CONNECTION),
-    Command::new(
-        "command|help",
-        2,
-        ANYTIME,
-        Keys::None,
-        "5.0.0",
-        command_help,
-    )
-    .also(category::CONNECTION),
+    Command::new("command|getkeys", -3, ANYTIME, Keys::None, "2.8.13", get_keys).also(category::CONNECTION),
+    Command::new("command|help", 2, ANYTIME, Keys::None, "5.0.0", command_help).also(category::CONNECTION),
 ];
 
 fn top_level() -> impl Iterator<Item = &'static Entry> {
-    Table::get()
-        .entries()
-        .iter()
-        .filter(|entry| !entry.command.name.contains('|'))
+    Table::get().entries().iter().filter(|entry| !entry.command.name.contains('|'))
 }
 
 fn all(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -98,11 +77,7 @@ fn describe(out: &mut Reply, entry: &Entry) {
 }
 
 fn names<'a>(known: &[(u32, &'a str)], bits: u32) -> Vec<&'a str> {
-    known
-        .iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .map(|(_, name)| *name)
-        .collect()
+    known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
 }
 
 fn key_specs(out: &mut Reply, command: &Command) {
@@ -112,11 +87,7 @@ fn key_specs(out: &mut Reply, command: &Command) {
     };
     let int = |value: usize| i64::try_from(value).unwrap_or(0);
     // Relative to the first key, or from the end.
-    let relative = if last < 0 {
-        last
-    } else {
-        last - isize::try_from(first).unwrap_or(0)
-    };
+    let relative = if last < 0 { last } else { last - isize::try_from(first).unwrap_or(0) };
     out.array(1);
     out.map(3);
     out.text("flags");
@@ -148,10 +119,7 @@ fn docs(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let entries: Vec<&Entry> = if args.len() == 2 {
         top_level().collect()
     } else {
-        args.iter()
-            .skip(2)
-            .filter_map(|name| Table::get().find(name))
-            .collect()
+        args.iter().skip(2).filter_map(|name| Table::get().find(name)).collect()
     };
     ctx.out.map(entries.len());
     for entry in entries {
@@ -190,9 +158,7 @@ fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             } else if args.is(3, "PATTERN") {
                 let pattern = args.lower(4);
                 entries
-                    .filter(|entry| {
-                        glob::matches(pattern.as_bytes(), entry.command.name.as_bytes())
-                    })
+                    .filter(|entry| glob::matches(pattern.as_bytes(), entry.command.name.as_bytes()))
                     .map(|entry| entry.command.name)
                     .collect()
             } else if args.is(3, "MODULE") {
@@ -212,9 +178,8 @@ fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn get_keys(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let command = args.from(2);
-    let entry = Table::get()
-        .resolve(command)
-        .map_err(|_| CommandError::new("ERR Invalid command specified"))?;
+    let entry =
+        Table::get().resolve(command).map_err(|_| CommandError::new("ERR Invalid command specified"))?;
     if !entry.command.accepts(command.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
@@ -236,19 +201,10 @@ fn command_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         &[
             ("(no subcommand)", "Returns all commands."),
             ("COUNT", "Returns their number."),
-            (
-                "DOCS [<name> ...]",
-                "Returns since when commands exist and where they belong.",
-            ),
+            ("DOCS [<name> ...]", "Returns since when commands exist and where they belong."),
             ("GETKEYS <full-command>", "Returns the keys of a call."),
-            (
-                "INFO [<name> ...]",
-                "Returns arity, flags, keys and categories.",
-            ),
-            (
-                "LIST [FILTERBY (ACLCAT <cat>|PATTERN <glob>|MODULE <name>)]",
-                "Returns names.",
-            ),
+            ("INFO [<name> ...]", "Returns arity, flags, keys and categories."),
+            ("LIST [FILTERBY (ACLCAT <cat>|PATTERN <glob>|MODULE <name>)]", "Returns names."),
         ],
     )
 }

@@ -10,51 +10,16 @@ const READ: u32 = flag::READONLY | flag::FAST;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("del", -2, flag::WRITE, Keys::ALL, "1.0.0", del),
-    Command::new(
-        "unlink",
-        -2,
-        flag::WRITE | flag::FAST,
-        Keys::ALL,
-        "4.0.0",
-        unlink,
-    ),
+    Command::new("unlink", -2, flag::WRITE | flag::FAST, Keys::ALL, "4.0.0", unlink),
     Command::new("exists", -2, READ, Keys::ALL, "1.0.0", exists),
     Command::new("touch", -2, READ, Keys::ALL, "3.2.1", touch),
     Command::new("type", 2, READ, Keys::ONE, "1.0.0", type_command),
     Command::new("keys", 2, flag::READONLY, Keys::None, "1.0.0", keys).also(category::DANGEROUS),
-    Command::new(
-        "randomkey",
-        1,
-        flag::READONLY,
-        Keys::None,
-        "1.0.0",
-        randomkey,
-    ),
+    Command::new("randomkey", 1, flag::READONLY, Keys::None, "1.0.0", randomkey),
     Command::new("rename", 3, flag::WRITE, Keys::TWO, "1.0.0", rename),
-    Command::new(
-        "renamenx",
-        3,
-        flag::WRITE | flag::FAST,
-        Keys::TWO,
-        "1.0.0",
-        renamenx,
-    ),
-    Command::new(
-        "move",
-        3,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "1.0.0",
-        move_command,
-    ),
-    Command::new(
-        "copy",
-        -3,
-        flag::WRITE | flag::DENYOOM,
-        Keys::TWO,
-        "6.2.0",
-        copy,
-    ),
+    Command::new("renamenx", 3, flag::WRITE | flag::FAST, Keys::TWO, "1.0.0", renamenx),
+    Command::new("move", 3, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", move_command),
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", copy),
 ];
 
 fn del(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -66,21 +31,13 @@ fn unlink(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn delete(ctx: &mut Context<'_>, args: Args<'_>, free: Free) -> Outcome {
-    let deleted = args
-        .iter()
-        .skip(1)
-        .filter(|key| ctx.db.delete(key, free))
-        .count();
+    let deleted = args.iter().skip(1).filter(|key| ctx.db.delete(key, free)).count();
     ctx.out.count(deleted);
     Ok(())
 }
 
 fn exists(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = args
-        .iter()
-        .skip(1)
-        .filter(|key| ctx.db.lookup_quiet(key).is_some())
-        .count();
+    let found = args.iter().skip(1).filter(|key| ctx.db.lookup_quiet(key).is_some()).count();
     ctx.out.count(found);
     Ok(())
 }
@@ -88,11 +45,7 @@ fn exists(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn touch(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     // The point of TOUCH is to be noted, NO-TOUCH or not.
     let no_touch = std::mem::replace(&mut ctx.db.no_touch, false);
-    let found = args
-        .iter()
-        .skip(1)
-        .filter(|key| ctx.db.lookup_read(key).is_some())
-        .count();
+    let found = args.iter().skip(1).filter(|key| ctx.db.lookup_read(key).is_some()).count();
     ctx.db.no_touch = no_touch;
     ctx.out.count(found);
     Ok(())
@@ -100,8 +53,7 @@ fn touch(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn type_command(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let object = ctx.db.lookup_quiet(args.at(1));
-    ctx.out
-        .simple(object.map_or("none", |object| object.value.type_name()));
+    ctx.out.simple(object.map_or("none", |object| object.value.type_name()));
     Ok(())
 }
 

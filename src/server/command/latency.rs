@@ -10,54 +10,12 @@ use crate::server::resp::Args;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::container("latency", "2.8.13"),
-    Command::new(
-        "latency|latest",
-        2,
-        flag::ADMINISTRATION,
-        Keys::None,
-        "2.8.13",
-        latest,
-    ),
-    Command::new(
-        "latency|history",
-        3,
-        flag::ADMINISTRATION,
-        Keys::None,
-        "2.8.13",
-        history,
-    ),
-    Command::new(
-        "latency|reset",
-        -2,
-        flag::ADMINISTRATION,
-        Keys::None,
-        "2.8.13",
-        reset,
-    ),
-    Command::new(
-        "latency|doctor",
-        2,
-        flag::ADMINISTRATION,
-        Keys::None,
-        "2.8.13",
-        doctor,
-    ),
-    Command::new(
-        "latency|histogram",
-        -2,
-        flag::ADMINISTRATION,
-        Keys::None,
-        "7.0.0",
-        histogram,
-    ),
-    Command::new(
-        "latency|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "2.8.13",
-        latency_help,
-    ),
+    Command::new("latency|latest", 2, flag::ADMINISTRATION, Keys::None, "2.8.13", latest),
+    Command::new("latency|history", 3, flag::ADMINISTRATION, Keys::None, "2.8.13", history),
+    Command::new("latency|reset", -2, flag::ADMINISTRATION, Keys::None, "2.8.13", reset),
+    Command::new("latency|doctor", 2, flag::ADMINISTRATION, Keys::None, "2.8.13", doctor),
+    Command::new("latency|histogram", -2, flag::ADMINISTRATION, Keys::None, "7.0.0", histogram),
+    Command::new("latency|help", 2, flag::LOADING | flag::STALE, Keys::None, "2.8.13", latency_help),
 ];
 
 /// Samples kept per event.
@@ -78,13 +36,7 @@ pub(crate) struct LatencyMonitor {
 
 impl LatencyMonitor {
     /// Notes what took `took_us`, if it reaches the threshold. A threshold of 0 is off.
-    pub(crate) fn note(
-        &mut self,
-        event: &'static str,
-        took_us: u64,
-        unix_s: u64,
-        threshold_ms: i64,
-    ) {
+    pub(crate) fn note(&mut self, event: &'static str, took_us: u64, unix_s: u64, threshold_ms: i64) {
         let spike_ms = took_us / 1000;
         let reached = u64::try_from(threshold_ms).is_ok_and(|least| least > 0 && spike_ms >= least);
         if !reached {
@@ -152,7 +104,9 @@ fn reset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn doctor(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let mut text = String::new();
     if ctx.server.settings.latency_threshold_ms == 0 {
-        text.push_str("Latency monitoring is off. CONFIG SET latency-monitor-threshold <milliseconds> turns it on.\n");
+        text.push_str(
+            "Latency monitoring is off. CONFIG SET latency-monitor-threshold <milliseconds> turns it on.\n",
+        );
     } else if ctx.server.latency.events.is_empty() {
         text.push_str("No latency spike was observed so far.\n");
     }
@@ -178,14 +132,9 @@ fn histogram(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let place = ctx.out.defer();
     let mut shown = 0;
-    for entry in table
-        .entries()
-        .iter()
-        .filter(|entry| named(entry.command.name))
-    {
+    for entry in table.entries().iter().filter(|entry| named(entry.command.name)) {
         let stats = ctx.server.stats.command(entry.id);
-        let Some((stats, latency)) = stats.and_then(|stats| Some((stats, stats.latency.as_ref()?)))
-        else {
+        let Some((stats, latency)) = stats.and_then(|stats| Some((stats, stats.latency.as_ref()?))) else {
             continue;
         };
         shown += 1;
@@ -218,15 +167,9 @@ fn latency_help(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 "HISTOGRAM [COMMAND ...]",
                 "Returns a cumulative histogram of each command's latency in microseconds.",
             ),
-            (
-                "HISTORY <event>",
-                "Returns time and latency of each spike of an event.",
-            ),
+            ("HISTORY <event>", "Returns time and latency of each spike of an event."),
             ("LATEST", "Returns the newest spike of each event."),
-            (
-                "RESET [<event> ...]",
-                "Forgets the spikes of these events, or of all.",
-            ),
+            ("RESET [<event> ...]", "Forgets the spikes of these events, or of all."),
         ],
     )
 }

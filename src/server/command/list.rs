@@ -18,59 +18,21 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("rpushx", -3, PUSH, Keys::ONE, "2.2.0", rpushx),
     Command::new("lpop", -2, POP, Keys::ONE, "1.0.0", lpop),
     Command::new("rpop", -2, POP, Keys::ONE, "1.0.0", rpop),
-    Command::new(
-        "llen",
-        2,
-        flag::READONLY | flag::FAST,
-        Keys::ONE,
-        "1.0.0",
-        llen,
-    ),
+    Command::new("llen", 2, flag::READONLY | flag::FAST, Keys::ONE, "1.0.0", llen),
     Command::new("lrange", 4, flag::READONLY, Keys::ONE, "1.0.0", lrange),
     Command::new("lindex", 3, flag::READONLY, Keys::ONE, "1.0.0", lindex),
-    Command::new(
-        "lset",
-        4,
-        flag::WRITE | flag::DENYOOM,
-        Keys::ONE,
-        "1.0.0",
-        lset,
-    ),
-    Command::new(
-        "linsert",
-        5,
-        flag::WRITE | flag::DENYOOM,
-        Keys::ONE,
-        "2.2.0",
-        linsert,
-    ),
+    Command::new("lset", 4, flag::WRITE | flag::DENYOOM, Keys::ONE, "1.0.0", lset),
+    Command::new("linsert", 5, flag::WRITE | flag::DENYOOM, Keys::ONE, "2.2.0", linsert),
     Command::new("lrem", 4, flag::WRITE, Keys::ONE, "1.0.0", lrem),
     Command::new("ltrim", 4, flag::WRITE, Keys::ONE, "1.0.0", ltrim),
     Command::new("lpos", -3, flag::READONLY, Keys::ONE, "6.0.6", lpos),
-    Command::new(
-        "lmove",
-        5,
-        flag::WRITE | flag::DENYOOM,
-        Keys::TWO,
-        "6.2.0",
-        lmove,
-    ),
-    Command::new(
-        "rpoplpush",
-        3,
-        flag::WRITE | flag::DENYOOM,
-        Keys::TWO,
-        "1.2.0",
-        rpoplpush,
-    ),
+    Command::new("lmove", 5, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", lmove),
+    Command::new("rpoplpush", 3, flag::WRITE | flag::DENYOOM, Keys::TWO, "1.2.0", rpoplpush),
     Command::new(
         "lmpop",
         -4,
         flag::WRITE | flag::MOVABLEKEYS,
-        Keys::Counted {
-            count_at: 1,
-            dest: false,
-        },
+        Keys::Counted { count_at: 1, dest: false },
         "7.0.0",
         lmpop,
     ),
@@ -135,11 +97,7 @@ fn pop(ctx: &mut Context<'_>, args: Args<'_>, end: End, name: &str) -> Outcome {
 }
 
 /// Takes one element from an end of the list, and the key with the last one.
-pub(super) fn pop_one(
-    ctx: &mut Context<'_>,
-    key: &[u8],
-    end: End,
-) -> Result<Option<Vec<u8>>, CommandError> {
+pub(super) fn pop_one(ctx: &mut Context<'_>, key: &[u8], end: End) -> Result<Option<Vec<u8>>, CommandError> {
     let Some(list) = ctx.db.write_list(key)? else {
         return Ok(None);
     };
@@ -239,11 +197,8 @@ fn lrem(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.out.int(0);
         return Ok(());
     };
-    let limit = if count == 0 {
-        usize::MAX
-    } else {
-        usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)
-    };
+    let limit =
+        if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
     let from = if count < 0 { End::Tail } else { End::Head };
     let removed = list.remove_equal(args.at(3), limit, from, &ctx.server.settings.limits);
     ctx.db.shrunk(key, removed);
@@ -275,26 +230,22 @@ fn lpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if args.is(at, "rank") {
             rank = args.int(at + 1)?;
             if rank == 0 {
-                return Err("ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
-                     or use negative to start from the end of the list"
-                    .into());
-            }
-            if rank == i64::MIN {
                 return Err(
-                    "ERR value is out of range, value must between -9223372036854775807 and \
-                     9223372036854775807"
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
+                     or use negative to start from the end of the list"
                         .into(),
                 );
             }
+            if rank == i64::MIN {
+                return Err("ERR value is out of range, value must between -9223372036854775807 and \
+                     9223372036854775807"
+                    .into());
+            }
         } else if args.is(at, "count") {
-            count = Some(
-                args.positive(at + 1)
-                    .map_err(|_| CommandError::new("ERR COUNT can't be negative"))?,
-            );
+            count =
+                Some(args.positive(at + 1).map_err(|_| CommandError::new("ERR COUNT can't be negative"))?);
         } else if args.is(at, "maxlen") {
-            max_len = args
-                .positive(at + 1)
-                .map_err(|_| CommandError::new("ERR MAXLEN can't be negative"))?;
+            max_len = args.positive(at + 1).map_err(|_| CommandError::new("ERR MAXLEN can't be negative"))?;
         } else {
             return Err(CommandError::SYNTAX);
         }
@@ -309,11 +260,8 @@ fn lpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     let (len, text) = (list.len(), args.at(2));
-    let elements: Box<dyn Iterator<Item = _>> = if rank < 0 {
-        Box::new(list.elements().rev())
-    } else {
-        list.iter_from(0)
-    };
+    let elements: Box<dyn Iterator<Item = _>> =
+        if rank < 0 { Box::new(list.elements().rev()) } else { list.iter_from(0) };
     let looked_at = if max_len == 0 { usize::MAX } else { max_len };
     let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
     let wanted = match count {
@@ -321,10 +269,7 @@ fn lpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(0) => usize::MAX,
         Some(count) => count,
     };
-    let hits = elements
-        .take(looked_at)
-        .enumerate()
-        .filter(|(_, element)| element.is(text));
+    let hits = elements.take(looked_at).enumerate().filter(|(_, element)| element.is(text));
     let places: Vec<usize> = hits
         .skip(skipped)
         .take(wanted)
@@ -425,17 +370,9 @@ impl MultiPop {
         at: usize,
         end_at: fn(Args<'_>, usize) -> Result<End, CommandError>,
     ) -> Result<MultiPop, CommandError> {
-        let greater =
-            |what: &str| CommandError::with(format!("ERR {what} should be greater than 0"));
-        let keys = args
-            .positive(at)
-            .ok()
-            .filter(|n| *n > 0)
-            .ok_or_else(|| greater("numkeys"))?;
-        let word = at
-            .checked_add(keys + 1)
-            .filter(|word| *word < args.len())
-            .ok_or(CommandError::SYNTAX)?;
+        let greater = |what: &str| CommandError::with(format!("ERR {what} should be greater than 0"));
+        let keys = args.positive(at).ok().filter(|n| *n > 0).ok_or_else(|| greater("numkeys"))?;
+        let word = at.checked_add(keys + 1).filter(|word| *word < args.len()).ok_or(CommandError::SYNTAX)?;
         let end = end_at(args, word)?;
         let mut count = None;
         let mut option = word + 1;
@@ -443,20 +380,10 @@ impl MultiPop {
             if count.is_some() || !args.is(option, "count") || option + 1 >= args.len() {
                 return Err(CommandError::SYNTAX);
             }
-            count = Some(
-                args.positive(option + 1)
-                    .ok()
-                    .filter(|n| *n > 0)
-                    .ok_or_else(|| greater("count"))?,
-            );
+            count = Some(args.positive(option + 1).ok().filter(|n| *n > 0).ok_or_else(|| greater("count"))?);
             option += 2;
         }
-        Ok(MultiPop {
-            first_key: at + 1,
-            keys,
-            end,
-            count: count.unwrap_or(1),
-        })
+        Ok(MultiPop { first_key: at + 1, keys, end, count: count.unwrap_or(1) })
     }
 
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {

@@ -1,10 +1,7 @@
 //! The words clients say: the command table, dispatch, and one file per family.
 //! Knows sessions and replies, never sockets; a command never matches on an encoding.
 
-#![allow(
-    clippy::unnecessary_wraps,
-    reason = "every command has the signature that the table asks for"
-)]
+#![allow(clippy::unnecessary_wraps, reason = "every command has the signature that the table asks for")]
 
 mod acl;
 mod acl_admin;
@@ -80,164 +77,42 @@ pub(crate) struct Context<'a> {
 
 /// All families. Order matters only for how the table is listed.
 const GROUPS: &[Group] = &[
-    Group {
-        name: "connection",
-        category: category::CONNECTION,
-        commands: connection::COMMANDS,
-    },
-    Group {
-        name: "connection",
-        category: category::CONNECTION,
-        commands: client_admin::COMMANDS,
-    },
-    Group {
-        name: "server",
-        category: 0,
-        commands: acl_admin::COMMANDS,
-    },
-    Group {
-        name: "server",
-        category: 0,
-        commands: introspection::COMMANDS,
-    },
-    Group {
-        name: "server",
-        category: 0,
-        commands: server_admin::COMMANDS,
-    },
-    Group {
-        name: "server",
-        category: 0,
-        commands: slowlog::COMMANDS,
-    },
-    Group {
-        name: "server",
-        category: 0,
-        commands: latency::COMMANDS,
-    },
-    Group {
-        name: "generic",
-        category: category::KEYSPACE,
-        commands: keys::COMMANDS,
-    },
-    Group {
-        name: "generic",
-        category: category::KEYSPACE,
-        commands: expire::COMMANDS,
-    },
-    Group {
-        name: "generic",
-        category: category::KEYSPACE,
-        commands: scan::COMMANDS,
-    },
-    Group {
-        name: "generic",
-        category: 0,
-        commands: object::COMMANDS,
-    },
-    Group {
-        name: "server",
-        category: 0,
-        commands: persistence::COMMANDS,
-    },
-    Group {
-        name: "string",
-        category: category::STRING,
-        commands: string::COMMANDS,
-    },
-    Group {
-        name: "bitmap",
-        category: category::BITMAP,
-        commands: bit::COMMANDS,
-    },
-    Group {
-        name: "list",
-        category: category::LIST,
-        commands: list::COMMANDS,
-    },
-    Group {
-        name: "list",
-        category: category::LIST,
-        commands: blocking::LIST_COMMANDS,
-    },
-    Group {
-        name: "sorted-set",
-        category: category::SORTEDSET,
-        commands: blocking::ZSET_COMMANDS,
-    },
-    Group {
-        name: "set",
-        category: category::SET,
-        commands: set::COMMANDS,
-    },
-    Group {
-        name: "hash",
-        category: category::HASH,
-        commands: hash::COMMANDS,
-    },
-    Group {
-        name: "hash",
-        category: category::HASH,
-        commands: hash_ttl::COMMANDS,
-    },
-    Group {
-        name: "sorted-set",
-        category: category::SORTEDSET,
-        commands: zset::COMMANDS,
-    },
-    Group {
-        name: "sorted-set",
-        category: category::SORTEDSET,
-        commands: zset_range::COMMANDS,
-    },
-    Group {
-        name: "sorted-set",
-        category: category::SORTEDSET,
-        commands: zset_algebra::COMMANDS,
-    },
-    Group {
-        name: "stream",
-        category: category::STREAM,
-        commands: stream::COMMANDS,
-    },
-    Group {
-        name: "stream",
-        category: category::STREAM,
-        commands: stream_read::COMMANDS,
-    },
-    Group {
-        name: "stream",
-        category: category::STREAM,
-        commands: stream_group::COMMANDS,
-    },
-    Group {
-        name: "stream",
-        category: category::STREAM,
-        commands: stream_info::COMMANDS,
-    },
-    Group {
-        name: "hyperloglog",
-        category: category::HYPERLOGLOG,
-        commands: hyperloglog::COMMANDS,
-    },
-    Group {
-        name: "scripting",
-        category: category::SCRIPTING,
-        commands: script::COMMANDS,
-    },
-    Group {
-        name: "transactions",
-        category: category::TRANSACTION,
-        commands: transaction::COMMANDS,
-    },
+    Group { name: "connection", category: category::CONNECTION, commands: connection::COMMANDS },
+    Group { name: "connection", category: category::CONNECTION, commands: client_admin::COMMANDS },
+    Group { name: "server", category: 0, commands: acl_admin::COMMANDS },
+    Group { name: "server", category: 0, commands: introspection::COMMANDS },
+    Group { name: "server", category: 0, commands: server_admin::COMMANDS },
+    Group { name: "server", category: 0, commands: slowlog::COMMANDS },
+    Group { name: "server", category: 0, commands: latency::COMMANDS },
+    Group { name: "generic", category: category::KEYSPACE, commands: keys::COMMANDS },
+    Group { name: "generic", category: category::KEYSPACE, commands: expire::COMMANDS },
+    Group { name: "generic", category: category::KEYSPACE, commands: scan::COMMANDS },
+    Group { name: "generic", category: 0, commands: object::COMMANDS },
+    Group { name: "server", category: 0, commands: persistence::COMMANDS },
+    Group { name: "string", category: category::STRING, commands: string::COMMANDS },
+    Group { name: "bitmap", category: category::BITMAP, commands: bit::COMMANDS },
+    Group { name: "list", category: category::LIST, commands: list::COMMANDS },
+    Group { name: "list", category: category::LIST, commands: blocking::LIST_COMMANDS },
+    Group { name: "sorted-set", category: category::SORTEDSET, commands: blocking::ZSET_COMMANDS },
+    Group { name: "set", category: category::SET, commands: set::COMMANDS },
+    Group { name: "hash", category: category::HASH, commands: hash::COMMANDS },
+    Group { name: "hash", category: category::HASH, commands: hash_ttl::COMMANDS },
+    Group { name: "sorted-set", category: category::SORTEDSET, commands: zset::COMMANDS },
+    Group { name: "sorted-set", category: category::SORTEDSET, commands: zset_range::COMMANDS },
+    Group { name: "sorted-set", category: category::SORTEDSET, commands: zset_algebra::COMMANDS },
+    Group { name: "stream", category: category::STREAM, commands: stream::COMMANDS },
+    Group { name: "stream", category: category::STREAM, commands: stream_read::COMMANDS },
+    Group { name: "stream", category: category::STREAM, commands: stream_group::COMMANDS },
+    Group { name: "stream", category: category::STREAM, commands: stream_info::COMMANDS },
+    Group { name: "hyperloglog", category: category::HYPERLOGLOG, commands: hyperloglog::COMMANDS },
+    Group { name: "scripting", category: category::SCRIPTING, commands: script::COMMANDS },
+    Group { name: "transactions", category: category::TRANSACTION, commands: transaction::COMMANDS },
 ];
 
 /// Writes a HELP reply: a heading, then each form with its explanation indented below.
 fn help(ctx: &mut Context<'_>, container: &str, rows: &[(&str, &str)]) -> Outcome {
     ctx.out.array(3 + rows.len() * 2);
-    ctx.out.simple(&format!(
-        "{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
-    ));
+    ctx.out.simple(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     for (form, explanation) in rows.iter().chain(&[("HELP", "Prints this help.")]) {
         ctx.out.simple(form);
         ctx.out.simple(&format!("    {explanation}"));

@@ -12,43 +12,19 @@ const READ: u32 = flag::READONLY;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::container("object", "2.2.3"),
-    Command::new("object|encoding", 3, READ, Keys::SECOND, "2.2.3", encoding)
-        .also(category::KEYSPACE),
-    Command::new("object|idletime", 3, READ, Keys::SECOND, "2.2.3", idletime)
-        .also(category::KEYSPACE),
+    Command::new("object|encoding", 3, READ, Keys::SECOND, "2.2.3", encoding).also(category::KEYSPACE),
+    Command::new("object|idletime", 3, READ, Keys::SECOND, "2.2.3", idletime).also(category::KEYSPACE),
     Command::new("object|freq", 3, READ, Keys::SECOND, "4.0.0", freq).also(category::KEYSPACE),
-    Command::new("object|refcount", 3, READ, Keys::SECOND, "2.2.3", refcount)
+    Command::new("object|refcount", 3, READ, Keys::SECOND, "2.2.3", refcount).also(category::KEYSPACE),
+    Command::new("object|help", 2, flag::LOADING | flag::STALE, Keys::None, "6.2.0", object_help)
         .also(category::KEYSPACE),
-    Command::new(
-        "object|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "6.2.0",
-        object_help,
-    )
-    .also(category::KEYSPACE),
     Command::container("memory", "4.0.0"),
     Command::new("memory|usage", -3, READ, Keys::SECOND, "4.0.0", usage),
     Command::new("memory|stats", 2, 0, Keys::None, "4.0.0", stats),
     Command::new("memory|doctor", 2, 0, Keys::None, "4.0.0", doctor),
     Command::new("memory|purge", 2, 0, Keys::None, "4.0.0", purge),
-    Command::new(
-        "memory|malloc-stats",
-        2,
-        0,
-        Keys::None,
-        "4.0.0",
-        malloc_stats,
-    ),
-    Command::new(
-        "memory|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "4.0.0",
-        memory_help,
-    ),
+    Command::new("memory|malloc-stats", 2, 0, Keys::None, "4.0.0", malloc_stats),
+    Command::new("memory|help", 2, flag::LOADING | flag::STALE, Keys::None, "4.0.0", memory_help),
 ];
 
 /// Looks a key up for OBJECT; says nil when it is not there.
@@ -77,8 +53,7 @@ fn idletime(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                     switching between policies at runtime LRU and LFU data will take some time to adjust."
             .into());
     }
-    ctx.out
-        .int(i64::try_from(access.idle_s(now_ms)).unwrap_or(0));
+    ctx.out.int(i64::try_from(access.idle_s(now_ms)).unwrap_or(0));
     Ok(())
 }
 
@@ -88,10 +63,12 @@ fn freq(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     if !ctx.db.keyspace.settings.policy.is_lfu() {
-        return Err("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+        return Err(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
                     that when switching between policies at runtime LRU and LFU data will take some time to \
                     adjust."
-            .into());
+                .into(),
+        );
     }
     ctx.out.int(i64::from(access.frequency(now_ms)));
     Ok(())
@@ -120,18 +97,9 @@ fn object_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         "OBJECT",
         &[
             ("ENCODING <key>", "Returns how the value is kept."),
-            (
-                "FREQ <key>",
-                "Returns the logarithm of how often the key is used (LFU policies only).",
-            ),
-            (
-                "IDLETIME <key>",
-                "Returns the seconds since the key was last used.",
-            ),
-            (
-                "REFCOUNT <key>",
-                "Returns how many references the value has.",
-            ),
+            ("FREQ <key>", "Returns the logarithm of how often the key is used (LFU policies only)."),
+            ("IDLETIME <key>", "Returns the seconds since the key was last used."),
+            ("REFCOUNT <key>", "Returns how many references the value has."),
         ],
     )
 }
@@ -140,16 +108,12 @@ fn object_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 fn usage(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let samples = match args.len() {
         3 => 5,
-        5 if args.is(3, "SAMPLES") => {
-            usize::try_from(args.int(4)?).map_err(|_| CommandError::SYNTAX)?
-        }
+        5 if args.is(3, "SAMPLES") => usize::try_from(args.int(4)?).map_err(|_| CommandError::SYNTAX)?,
         _ => return Err(CommandError::SYNTAX),
     };
     let key = args.at(2);
     match ctx.db.peek(key) {
-        Some(object) => ctx
-            .out
-            .count(object.value.memory_usage(samples) + key_overhead(key)),
+        Some(object) => ctx.out.count(object.value.memory_usage(samples) + key_overhead(key)),
         None => ctx.out.nil(),
     }
     Ok(())
@@ -161,10 +125,7 @@ fn stats(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let rss = resident_bytes().unwrap_or(used);
     let clients = ctx.server.clients_memory();
     let dbs = ctx.db.keyspace.dbs();
-    let tables: usize = dbs
-        .iter()
-        .map(|db| db.main_overhead_bytes() + db.expires_overhead_bytes())
-        .sum();
+    let tables: usize = dbs.iter().map(|db| db.main_overhead_bytes() + db.expires_overhead_bytes()).sum();
     let keys: usize = dbs.iter().map(super::super::keyspace::Db::len).sum();
     let overhead = STARTUP_BYTES + clients + tables;
     let dataset = used.saturating_sub(overhead);
@@ -226,11 +187,9 @@ fn stats(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         out.double(value);
         fields += 1;
     }
-    for (name, value) in [
-        ("allocator.allocated", used),
-        ("allocator.active", rss),
-        ("allocator.resident", rss),
-    ] {
+    for (name, value) in
+        [("allocator.allocated", used), ("allocator.active", rss), ("allocator.resident", rss)]
+    {
         out.text(name);
         out.count(value);
         fields += 1;
@@ -240,8 +199,7 @@ fn stats(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn doctor(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    ctx.out
-        .verbatim(b"The bundled server has no allocator of its own to look after.\n");
+    ctx.out.verbatim(b"The bundled server has no allocator of its own to look after.\n");
     Ok(())
 }
 
@@ -251,8 +209,7 @@ fn purge(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn malloc_stats(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    ctx.out
-        .verbatim(b"Stats not supported for the current allocator");
+    ctx.out.verbatim(b"Stats not supported for the current allocator");
     Ok(())
 }
 
@@ -263,10 +220,7 @@ fn memory_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         &[
             ("DOCTOR", "Returns what is wrong with memory, in words."),
             ("MALLOC-STATS", "Returns what the allocator says of itself."),
-            (
-                "PURGE",
-                "Gives unused memory back, where the allocator can.",
-            ),
+            ("PURGE", "Gives unused memory back, where the allocator can."),
             ("STATS", "Returns where memory goes."),
             (
                 "USAGE <key> [SAMPLES <count>]",

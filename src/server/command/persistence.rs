@@ -14,15 +14,8 @@ const ADMIN: u32 = flag::ADMIN | flag::NOSCRIPT;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dump", 2, flag::READONLY, Keys::ONE, "2.6.0", dump).also(category::KEYSPACE),
-    Command::new(
-        "restore",
-        -4,
-        flag::WRITE | flag::DENYOOM,
-        Keys::ONE,
-        "2.6.0",
-        restore,
-    )
-    .also(category::KEYSPACE | category::DANGEROUS),
+    Command::new("restore", -4, flag::WRITE | flag::DENYOOM, Keys::ONE, "2.6.0", restore)
+        .also(category::KEYSPACE | category::DANGEROUS),
     Command::new("save", 1, ADMIN | flag::NO_MULTI, Keys::None, "1.0.0", save),
     Command::new("bgsave", -1, ADMIN, Keys::None, "1.0.0", bgsave),
 ];
@@ -56,9 +49,7 @@ impl RestoreOptions {
             } else if args.is(at, "idletime") && has_value {
                 let idle = u64::try_from(args.int(at + 1)?);
                 options.idle_s =
-                    Some(idle.map_err(|_| {
-                        CommandError::new("ERR Invalid IDLETIME value, must be >= 0")
-                    })?);
+                    Some(idle.map_err(|_| CommandError::new("ERR Invalid IDLETIME value, must be >= 0"))?);
                 at += 1;
             } else if args.is(at, "freq") && has_value {
                 if !(0..=255).contains(&args.int(at + 1)?) {
@@ -80,12 +71,9 @@ fn restore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !options.replace && ctx.db.lookup_write(key).is_some() {
         return Err("BUSYKEY Target key name already exists.".into());
     }
-    let ttl = u64::try_from(args.int(2)?)
-        .map_err(|_| CommandError::new("ERR Invalid TTL value, must be >= 0"))?;
-    let home = Home {
-        seed: ctx.db.keyspace.seed(),
-        limits: &ctx.server.settings.limits,
-    };
+    let ttl =
+        u64::try_from(args.int(2)?).map_err(|_| CommandError::new("ERR Invalid TTL value, must be >= 0"))?;
+    let home = Home { seed: ctx.db.keyspace.seed(), limits: &ctx.server.settings.limits };
     let value = rdb::restore(args.at(3), home).map_err(|error| match error.kind {
         RdbErrorKind::Checksum | RdbErrorKind::Version(_) => {
             CommandError::new("ERR DUMP payload version or checksum are wrong")
@@ -94,13 +82,7 @@ fn restore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     })?;
 
     let now_ms = ctx.db.now_ms();
-    let deadline = (ttl > 0).then(|| {
-        if options.absolute {
-            ttl
-        } else {
-            ttl.saturating_add(now_ms)
-        }
-    });
+    let deadline = (ttl > 0).then(|| if options.absolute { ttl } else { ttl.saturating_add(now_ms) });
     ctx.db.delete(key, Free::ForServer);
     if deadline.is_none_or(|at_ms| at_ms > now_ms) {
         ctx.db.set(key, value);

@@ -27,11 +27,7 @@ impl Wanted {
             return Err(CommandError::OUT_OF_RANGE);
         }
         let size = usize::try_from(count.unsigned_abs()).map_err(|_| CommandError::OUT_OF_RANGE)?;
-        Ok(if count < 0 {
-            Wanted::Repeats(size)
-        } else {
-            Wanted::Different(size)
-        })
+        Ok(if count < 0 { Wanted::Repeats(size) } else { Wanted::Different(size) })
     }
 }
 
@@ -73,13 +69,8 @@ mod tests {
     fn items_differ_however_they_are_drawn() {
         let mut random = Random::new(1);
         for (count, expected) in [(0, 0), (3, 3), (50, 50), (99, 99), (200, 100)] {
-            let drawn = different(
-                count,
-                100,
-                &mut random,
-                || (0..100).collect(),
-                |random| Some(random.below(100)),
-            );
+            let drawn =
+                different(count, 100, &mut random, || (0..100).collect(), |random| Some(random.below(100)));
             assert_eq!(drawn.len(), expected);
             assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), expected);
         }

@@ -11,14 +11,8 @@ use crate::server::fault::FaultAction;
 use crate::server::keyspace::Key;
 use crate::server::resp::Args;
 
-pub(super) const COMMANDS: &[Command] = &[Command::new(
-    "scan",
-    -2,
-    flag::READONLY,
-    Keys::None,
-    "2.8.0",
-    scan,
-)];
+pub(super) const COMMANDS: &[Command] =
+    &[Command::new("scan", -2, flag::READONLY, Keys::None, "2.8.0", scan)];
 
 /// Buckets that may be walked for each element asked for.
 pub(super) const BUCKETS_PER_ELEMENT: usize = 10;
@@ -54,10 +48,8 @@ impl ScanOptions {
             let has_value = at + 1 < args.len();
             if has_value && args.is(at, "COUNT") {
                 let count = args.int(at + 1)?;
-                options.count = usize::try_from(count)
-                    .ok()
-                    .filter(|count| *count > 0)
-                    .ok_or(CommandError::SYNTAX)?;
+                options.count =
+                    usize::try_from(count).ok().filter(|count| *count > 0).ok_or(CommandError::SYNTAX)?;
             } else if has_value && args.is(at, "MATCH") {
                 // A pattern that matches all is no pattern.
                 options.pattern = Some(args.at(at + 1).to_vec()).filter(|pattern| pattern != b"*");
@@ -77,9 +69,7 @@ impl ScanOptions {
 
     /// Says whether MATCH lets this element through.
     pub(super) fn matches(&self, element: &[u8]) -> bool {
-        self.pattern
-            .as_ref()
-            .is_none_or(|pattern| glob::matches(pattern, element))
+        self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, element))
     }
 
     /// Returns how many buckets this page may walk.
@@ -90,10 +80,7 @@ impl ScanOptions {
 
 fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let cursor = std::str::from_utf8(text)
-        .ok()
-        .filter(|_| digits)
-        .and_then(|text| text.parse().ok());
+    let cursor = std::str::from_utf8(text).ok().filter(|_| digits).and_then(|text| text.parse().ok());
     cursor.ok_or(CommandError::new("ERR invalid cursor"))
 }
 
@@ -112,11 +99,10 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if !options.matches(&key) || ctx.db.expire_if_due(&key) {
             continue;
         }
-        let of_type = options.type_name.as_ref().is_none_or(|wanted| {
-            ctx.db
-                .peek(&key)
-                .is_some_and(|object| object.value.type_name() == wanted)
-        });
+        let of_type = options
+            .type_name
+            .as_ref()
+            .is_none_or(|wanted| ctx.db.peek(&key).is_some_and(|object| object.value.type_name() == wanted));
         if of_type {
             page.push(key);
         }
@@ -126,12 +112,7 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Writes a page. `width` items belong together: field and value, member and score.
-pub(super) fn reply<T: AsRef<[u8]>>(
-    ctx: &mut Context<'_>,
-    mut cursor: u64,
-    items: &[T],
-    width: usize,
-) {
+pub(super) fn reply<T: AsRef<[u8]>>(ctx: &mut Context<'_>, mut cursor: u64, items: &[T], width: usize) {
     let mut copies = 1;
     for fault in std::mem::take(&mut ctx.page_faults) {
         match fault {

@@ -20,89 +20,31 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::container("config", "2.0.0"),
     Command::new("config|get", -3, ADMIN, Keys::None, "2.0.0", config_get),
     Command::new("config|set", -4, ADMIN, Keys::None, "2.0.0", config_set),
-    Command::new(
-        "config|resetstat",
-        2,
-        ADMIN,
-        Keys::None,
-        "2.0.0",
-        config_resetstat,
-    ),
-    Command::new(
-        "config|rewrite",
-        2,
-        ADMIN,
-        Keys::None,
-        "2.8.0",
-        config_rewrite,
-    ),
+    Command::new("config|resetstat", 2, ADMIN, Keys::None, "2.0.0", config_resetstat),
+    Command::new("config|rewrite", 2, ADMIN, Keys::None, "2.8.0", config_rewrite),
     Command::new("config|help", 2, ANYTIME, Keys::None, "5.0.0", config_help),
     Command::new("info", -1, ANYTIME, Keys::None, "1.0.0", info_command).also(category::DANGEROUS),
-    Command::new(
-        "role",
-        1,
-        flag::NOSCRIPT | ANYTIME | flag::FAST,
-        Keys::None,
-        "2.8.12",
-        role,
-    )
-    .also(category::ADMIN | category::DANGEROUS),
+    Command::new("role", 1, flag::NOSCRIPT | ANYTIME | flag::FAST, Keys::None, "2.8.12", role)
+        .also(category::ADMIN | category::DANGEROUS),
     Command::new("time", 1, ANYTIME | flag::FAST, Keys::None, "2.6.0", time),
-    Command::new(
-        "dbsize",
-        1,
-        flag::READONLY | flag::FAST,
-        Keys::None,
-        "1.0.0",
-        dbsize,
-    )
-    .also(category::KEYSPACE),
+    Command::new("dbsize", 1, flag::READONLY | flag::FAST, Keys::None, "1.0.0", dbsize)
+        .also(category::KEYSPACE),
     Command::new("flushdb", -1, flag::WRITE, Keys::None, "1.0.0", flushdb)
         .also(category::KEYSPACE | category::DANGEROUS),
     Command::new("flushall", -1, flag::WRITE, Keys::None, "1.0.0", flushall)
         .also(category::KEYSPACE | category::DANGEROUS),
-    Command::new(
-        "swapdb",
-        3,
-        flag::WRITE | flag::FAST,
-        Keys::None,
-        "4.0.0",
-        swapdb,
-    )
-    .also(category::KEYSPACE | category::DANGEROUS),
-    Command::new(
-        "lastsave",
-        1,
-        ANYTIME | flag::FAST,
-        Keys::None,
-        "1.0.0",
-        lastsave,
-    )
-    .also(category::ADMIN | category::DANGEROUS),
-    Command::new(
-        "shutdown",
-        -1,
-        ADMIN | flag::NO_MULTI | flag::ALLOW_BUSY,
-        Keys::None,
-        "1.0.0",
-        shutdown,
-    ),
+    Command::new("swapdb", 3, flag::WRITE | flag::FAST, Keys::None, "4.0.0", swapdb)
+        .also(category::KEYSPACE | category::DANGEROUS),
+    Command::new("lastsave", 1, ANYTIME | flag::FAST, Keys::None, "1.0.0", lastsave)
+        .also(category::ADMIN | category::DANGEROUS),
+    Command::new("shutdown", -1, ADMIN | flag::NO_MULTI | flag::ALLOW_BUSY, Keys::None, "1.0.0", shutdown),
     Command::new("debug", -2, ADMIN, Keys::None, "1.0.0", debug),
-    Command::new(
-        "lolwut",
-        -1,
-        flag::READONLY | flag::FAST,
-        Keys::None,
-        "5.0.0",
-        lolwut,
-    ),
+    Command::new("lolwut", -1, flag::READONLY | flag::FAST, Keys::None, "5.0.0", lolwut),
 ];
 
 fn config_get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let wanted = |name: &str| {
-        args.iter()
-            .skip(2)
-            .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+        args.iter().skip(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
     };
     let found = ctx.server.settings.matching(wanted);
     ctx.out.map(found.len());
@@ -123,26 +65,21 @@ fn config_set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for at in (2..args.len()).step_by(2) {
         let name = args.text(at);
         let unknown = || {
-            CommandError::with(format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-            ))
+            CommandError::with(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"))
         };
         let canonical = canonical_name(&name).ok_or_else(unknown)?;
         let failed = |why: &str| {
-            let text =
-                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+            let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
             CommandError::with(text)
         };
         if seen.contains(&canonical) {
             return Err(failed("duplicate parameter"));
         }
         seen.push(canonical);
-        settings
-            .set(&name, args.at(at + 1), false)
-            .map_err(|error| match error {
-                ConfigError::Unknown => unknown(),
-                ConfigError::Invalid(why) => failed(&why),
-            })?;
+        settings.set(&name, args.at(at + 1), false).map_err(|error| match error {
+            ConfigError::Unknown => unknown(),
+            ConfigError::Invalid(why) => failed(&why),
+        })?;
     }
     ctx.server.settings = settings;
     ctx.server.apply_settings(ctx.db.keyspace);
@@ -173,14 +110,8 @@ fn config_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         ctx,
         "CONFIG",
         &[
-            (
-                "GET <pattern> [...]",
-                "Returns the parameters that match, with their values.",
-            ),
-            (
-                "SET <directive> <value> [...]",
-                "Sets parameters, all or none.",
-            ),
+            ("GET <pattern> [...]", "Returns the parameters that match, with their values."),
+            ("SET <directive> <value> [...]", "Sets parameters, all or none."),
             ("RESETSTAT", "Forgets the statistics of INFO."),
             ("REWRITE", "Refused: there is no configuration file."),
         ],
@@ -252,18 +183,14 @@ fn swapdb(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn lastsave(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    ctx.out
-        .int(i64::try_from(ctx.server.last_save_s).unwrap_or(0));
+    ctx.out.int(i64::try_from(ctx.server.last_save_s).unwrap_or(0));
     Ok(())
 }
 
 /// Ends the server. Nothing is saved: `save` has no points by default.
 fn shutdown(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for at in 1..args.len() {
-        if !["NOSAVE", "SAVE", "NOW", "FORCE", "ABORT"]
-            .iter()
-            .any(|word| args.is(at, word))
-        {
+        if !["NOSAVE", "SAVE", "NOW", "FORCE", "ABORT"].iter().any(|word| args.is(at, word)) {
             return Err(CommandError::SYNTAX);
         }
     }
@@ -277,8 +204,7 @@ fn shutdown(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn lolwut(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    ctx.out
-        .verbatim(format!("Redis ver. {}\n", info::VERSION).as_bytes());
+    ctx.out.verbatim(format!("Redis ver. {}\n", info::VERSION).as_bytes());
     Ok(())
 }
 
@@ -293,10 +219,12 @@ fn debug(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         DebugAccess::No => false,
     };
     if !allowed {
-        return Err("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you \
+        return Err(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you \
                     can run it from a local connection, otherwise you need to set this option in the \
                     configuration file, and then restart the server."
-            .into());
+                .into(),
+        );
     }
     match (args.lower(1).as_str(), args.len()) {
         ("object", 3) => debug_object(ctx, args),
@@ -360,18 +288,12 @@ fn debug_sleep(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn populate(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let count = args.positive(2)?;
     let prefix = args.get(3).unwrap_or(b"key");
-    let size = if args.len() == 5 {
-        args.positive(4)?
-    } else {
-        0
-    };
+    let size = if args.len() == 5 { args.positive(4)? } else { 0 };
     if count > ctx.db.len() {
         ctx.db.reserve(count);
     }
     for number in 0..count {
-        let key: Key = [prefix, b":", number.to_string().as_bytes()]
-            .concat()
-            .into();
+        let key: Key = [prefix, b":", number.to_string().as_bytes()].concat().into();
         if ctx.db.peek(&key).is_some() {
             continue;
         }
@@ -418,20 +340,14 @@ fn parse_fault(args: Args<'_>) -> Result<Fault, CommandError> {
         "drop" => (FaultAction::DropAfter(size(5)?), 6),
         "error" => (FaultAction::Error(args.text(5)), 6),
         "cursor" => {
-            let cursor = args
-                .text(5)
-                .parse()
-                .map_err(|_| CommandError::NOT_AN_INTEGER)?;
+            let cursor = args.text(5).parse().map_err(|_| CommandError::NOT_AN_INTEGER)?;
             (FaultAction::Cursor(cursor), 6)
         }
         "empty-page" => (FaultAction::EmptyPage, 5),
         "duplicate" => (FaultAction::Duplicate, 5),
         "vanish" => (FaultAction::Vanish, 5),
         "retype" => (FaultAction::Retype, 5),
-        state => (
-            FaultAction::error(state, &command).ok_or(CommandError::SYNTAX)?,
-            5,
-        ),
+        state => (FaultAction::error(state, &command).ok_or(CommandError::SYNTAX)?, 5),
     };
     let mut fault = Fault::new(&command, action);
     while at + 1 < args.len() {
@@ -462,10 +378,7 @@ fn debug_help(ctx: &mut Context<'_>) -> Outcome {
             ("FAULT CLEAR", "Makes them go well again."),
             ("FAULT LIST", "Returns the faults in force."),
             ("OBJECT <key>", "Shows how a value is kept."),
-            (
-                "POPULATE <count> [<prefix>] [<size>]",
-                "Makes string keys named <prefix>:<number>.",
-            ),
+            ("POPULATE <count> [<prefix>] [<size>]", "Makes string keys named <prefix>:<number>."),
             ("SET-ACTIVE-EXPIRE <0|1>", "Turns active expiry off or on."),
             ("SLEEP <seconds>", "Holds the command thread."),
         ],

@@ -38,10 +38,7 @@ pub(crate) struct Blocked {
 
 /// One client, as commands see it.
 #[derive(Debug, Default)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "independent switches, each set by its own command"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches, each set by its own command")]
 pub(crate) struct Session {
     pub(crate) id: ClientId,
     pub(crate) addr: String,
@@ -87,11 +84,7 @@ impl Session {
 
     /// Returns the protocol that the client speaks.
     pub(crate) fn proto(&self) -> Proto {
-        if self.resp == 3 {
-            Proto::Resp3
-        } else {
-            Proto::Resp2
-        }
+        if self.resp == 3 { Proto::Resp3 } else { Proto::Resp2 }
     }
 
     /// Writes the line CLIENT LIST shows.
@@ -112,10 +105,7 @@ impl Session {
         if flags.is_empty() {
             flags.push('N');
         }
-        let multi = self
-            .transaction
-            .as_ref()
-            .map_or(-1, |t| i64::try_from(t.queue.len()).unwrap_or(0));
+        let multi = self.transaction.as_ref().map_or(-1, |t| i64::try_from(t.queue.len()).unwrap_or(0));
         format!(
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 \
              multi={multi} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=16384 rbp=16384 obl={} oll=0 omem=0 \

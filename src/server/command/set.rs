@@ -16,50 +16,15 @@ const READ_FAST: u32 = flag::READONLY | flag::FAST;
 const STORE: u32 = flag::WRITE | flag::DENYOOM;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "sadd",
-        -3,
-        flag::WRITE | flag::DENYOOM | flag::FAST,
-        Keys::ONE,
-        "1.0.0",
-        sadd,
-    ),
-    Command::new(
-        "srem",
-        -3,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "1.0.0",
-        srem,
-    ),
+    Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "1.0.0", sadd),
+    Command::new("srem", -3, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", srem),
     Command::new("scard", 2, READ_FAST, Keys::ONE, "1.0.0", scard),
     Command::new("sismember", 3, READ_FAST, Keys::ONE, "1.0.0", sismember),
     Command::new("smismember", -3, READ_FAST, Keys::ONE, "6.2.0", smismember),
     Command::new("smembers", 2, flag::READONLY, Keys::ONE, "1.0.0", smembers),
-    Command::new(
-        "smove",
-        4,
-        flag::WRITE | flag::FAST,
-        Keys::TWO,
-        "1.0.0",
-        smove,
-    ),
-    Command::new(
-        "spop",
-        -2,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "1.0.0",
-        spop,
-    ),
-    Command::new(
-        "srandmember",
-        -2,
-        flag::READONLY,
-        Keys::ONE,
-        "1.0.0",
-        srandmember,
-    ),
+    Command::new("smove", 4, flag::WRITE | flag::FAST, Keys::TWO, "1.0.0", smove),
+    Command::new("spop", -2, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", spop),
+    Command::new("srandmember", -2, flag::READONLY, Keys::ONE, "1.0.0", srandmember),
     Command::new("sscan", -3, flag::READONLY, Keys::ONE, "2.8.0", sscan),
     Command::new("sinter", -2, flag::READONLY, Keys::ALL, "1.0.0", sinter),
     Command::new("sunion", -2, flag::READONLY, Keys::ALL, "1.0.0", sunion),
@@ -71,10 +36,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "sintercard",
         -3,
         flag::READONLY | flag::MOVABLEKEYS,
-        Keys::Counted {
-            count_at: 1,
-            dest: false,
-        },
+        Keys::Counted { count_at: 1, dest: false },
         "7.0.0",
         sintercard,
     ),
@@ -83,15 +45,9 @@ pub(super) const COMMANDS: &[Command] = &[
 fn sadd(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, count) = (args.at(1), args.len() - 2);
     let (seed, limits) = (ctx.db.keyspace.seed(), &ctx.server.settings.limits);
-    let set = ctx
-        .db
-        .make_set(key, || Set::new(args.at(2), count, seed, limits))?;
+    let set = ctx.db.make_set(key, || Set::new(args.at(2), count, seed, limits))?;
     set.maybe_convert(count, limits);
-    let added = args
-        .iter()
-        .skip(2)
-        .filter(|member| set.add(member, limits))
-        .count();
+    let added = args.iter().skip(2).filter(|member| set.add(member, limits)).count();
     if added > 0 {
         ctx.db.changed(key, added);
     }
@@ -102,11 +58,7 @@ fn sadd(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn srem(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let removed = match ctx.db.write_set(key)? {
-        Some(set) => args
-            .iter()
-            .skip(2)
-            .filter(|member| set.remove(member))
-            .count(),
+        Some(set) => args.iter().skip(2).filter(|member| set.remove(member)).count(),
         None => 0,
     };
     ctx.db.shrunk(key, removed);
@@ -121,10 +73,7 @@ fn scard(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn sismember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = ctx
-        .db
-        .read_set(args.at(1))?
-        .is_some_and(|set| set.contains(args.at(2)));
+    let found = ctx.db.read_set(args.at(1))?.is_some_and(|set| set.contains(args.at(2)));
     ctx.out.int(i64::from(found));
     Ok(())
 }
@@ -133,8 +82,7 @@ fn smismember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let set = ctx.db.read_set(args.at(1))?;
     ctx.out.array(args.len() - 2);
     for member in args.iter().skip(2) {
-        ctx.out
-            .int(i64::from(set.is_some_and(|set| set.contains(member))));
+        ctx.out.int(i64::from(set.is_some_and(|set| set.contains(member))));
     }
     Ok(())
 }
@@ -167,9 +115,7 @@ fn smove(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     ctx.db.shrunk(source, 1);
     let (seed, limits) = (ctx.db.keyspace.seed(), &ctx.server.settings.limits);
-    ctx.db
-        .make_set(target, || Set::new(member, 1, seed, limits))?
-        .add(member, limits);
+    ctx.db.make_set(target, || Set::new(member, 1, seed, limits))?.add(member, limits);
     ctx.db.changed(target, 1);
     ctx.out.int(1);
     Ok(())
@@ -181,11 +127,7 @@ fn spop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let (key, mut random) = (args.at(1), ctx.db.fork_random());
     if args.len() == 2 {
-        match ctx
-            .db
-            .write_set(key)?
-            .and_then(|set| set.pop_random(&mut random))
-        {
+        match ctx.db.write_set(key)?.and_then(|set| set.pop_random(&mut random)) {
             Some(member) => {
                 ctx.out.bulk(&member);
                 ctx.db.shrunk(key, 1);
@@ -221,11 +163,7 @@ fn srandmember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let (key, mut random) = (args.at(1), ctx.db.fork_random());
     if args.len() == 2 {
-        match ctx
-            .db
-            .read_set(key)?
-            .and_then(|set| set.random(&mut random))
-        {
+        match ctx.db.read_set(key)?.and_then(|set| set.random(&mut random)) {
             Some(member) => ctx.out.element(member),
             None => ctx.out.nil(),
         }
@@ -246,13 +184,8 @@ fn srandmember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
         }
         Wanted::Different(count) => {
-            let all = || {
-                set.members()
-                    .map(|member| member.bytes().into_owned())
-                    .collect()
-            };
-            let draw =
-                |random: &mut Random| set.random(random).map(|member| member.bytes().into_owned());
+            let all = || set.members().map(|member| member.bytes().into_owned()).collect();
+            let draw = |random: &mut Random| set.random(random).map(|member| member.bytes().into_owned());
             let drawn = different(count, set.len(), &mut random, all, draw);
             ctx.out.array(drawn.len());
             for member in &drawn {
@@ -352,10 +285,8 @@ fn combine(ctx: &mut Context<'_>, keys: &[&[u8]], algebra: Algebra) -> Result<Se
         }
         Algebra::Intersection => {
             let found = lookup_all(&mut ctx.db, keys)?;
-            let views: Option<Vec<&Set>> = found
-                .iter()
-                .map(|key| key.and_then(|key| peek_set(&ctx.db, key)))
-                .collect();
+            let views: Option<Vec<&Set>> =
+                found.iter().map(|key| key.and_then(|key| peek_set(&ctx.db, key))).collect();
             intersect(views.unwrap_or_default(), |member| {
                 result.add(&member.bytes(), limits);
                 true
@@ -363,9 +294,7 @@ fn combine(ctx: &mut Context<'_>, keys: &[&[u8]], algebra: Algebra) -> Result<Se
         }
         Algebra::Difference => {
             let found = lookup_all(&mut ctx.db, keys)?;
-            let mut views = found
-                .iter()
-                .map(|key| key.and_then(|key| peek_set(&ctx.db, key)));
+            let mut views = found.iter().map(|key| key.and_then(|key| peek_set(&ctx.db, key)));
             if let Some(first) = views.next().flatten() {
                 let others: Vec<&Set> = views.flatten().collect();
                 for member in first.members() {
@@ -381,13 +310,8 @@ fn combine(ctx: &mut Context<'_>, keys: &[&[u8]], algebra: Algebra) -> Result<Se
 }
 
 /// Looks every key up, so that each is checked, expired and counted; `None` for those not there.
-fn lookup_all<'a>(
-    db: &mut Selected<'_>,
-    keys: &[&'a [u8]],
-) -> Result<Vec<Option<&'a [u8]>>, CommandError> {
-    keys.iter()
-        .map(|key| Ok(db.read_set(key)?.map(|_| *key)))
-        .collect()
+fn lookup_all<'a>(db: &mut Selected<'_>, keys: &[&'a [u8]]) -> Result<Vec<Option<&'a [u8]>>, CommandError> {
+    keys.iter().map(|key| Ok(db.read_set(key)?.map(|_| *key))).collect()
 }
 
 fn keys_from(args: Args<'_>, index: usize) -> Vec<&[u8]> {
@@ -417,21 +341,15 @@ fn intersect(mut sets: Vec<&Set>, mut emit: impl FnMut(Element<'_>) -> bool) {
 }
 
 fn sintercard(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let numkeys = args
-        .positive(1)
-        .ok()
-        .filter(|n| *n > 0)
-        .ok_or("ERR numkeys should be greater than 0")?;
+    let numkeys = args.positive(1).ok().filter(|n| *n > 0).ok_or("ERR numkeys should be greater than 0")?;
     if numkeys > args.len() - 2 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
     let limit = limit_option(args, 2 + numkeys)?;
     let keys: Vec<&[u8]> = args.iter().skip(2).take(numkeys).collect();
     let found = lookup_all(&mut ctx.db, &keys)?;
-    let views: Option<Vec<&Set>> = found
-        .iter()
-        .map(|key| key.and_then(|key| peek_set(&ctx.db, key)))
-        .collect();
+    let views: Option<Vec<&Set>> =
+        found.iter().map(|key| key.and_then(|key| peek_set(&ctx.db, key))).collect();
     let mut count = 0;
     intersect(views.unwrap_or_default(), |_| {
         count += 1;
@@ -448,9 +366,7 @@ pub(super) fn limit_option(args: Args<'_>, mut at: usize) -> Result<usize, Comma
         if !args.is(at, "limit") || at + 1 >= args.len() {
             return Err(CommandError::SYNTAX);
         }
-        limit = args
-            .positive(at + 1)
-            .map_err(|_| CommandError::new("ERR LIMIT can't be negative"))?;
+        limit = args.positive(at + 1).map_err(|_| CommandError::new("ERR LIMIT can't be negative"))?;
         at += 2;
     }
     Ok(limit)

@@ -10,38 +10,10 @@ use crate::server::resp::Args;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::container("slowlog", "2.2.12"),
-    Command::new(
-        "slowlog|get",
-        -2,
-        flag::ADMIN | flag::LOADING | flag::STALE,
-        Keys::None,
-        "2.2.12",
-        get,
-    ),
-    Command::new(
-        "slowlog|len",
-        2,
-        flag::ADMIN | flag::LOADING | flag::STALE,
-        Keys::None,
-        "2.2.12",
-        len,
-    ),
-    Command::new(
-        "slowlog|reset",
-        2,
-        flag::ADMIN | flag::LOADING | flag::STALE,
-        Keys::None,
-        "2.2.12",
-        reset,
-    ),
-    Command::new(
-        "slowlog|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "6.2.0",
-        slowlog_help,
-    ),
+    Command::new("slowlog|get", -2, flag::ADMIN | flag::LOADING | flag::STALE, Keys::None, "2.2.12", get),
+    Command::new("slowlog|len", 2, flag::ADMIN | flag::LOADING | flag::STALE, Keys::None, "2.2.12", len),
+    Command::new("slowlog|reset", 2, flag::ADMIN | flag::LOADING | flag::STALE, Keys::None, "2.2.12", reset),
+    Command::new("slowlog|help", 2, flag::LOADING | flag::STALE, Keys::None, "6.2.0", slowlog_help),
 ];
 
 /// Arguments and bytes of each that an entry keeps.
@@ -84,17 +56,12 @@ impl SlowLog {
             client: from.1.to_owned(),
         });
         self.next_id += 1;
-        self.entries
-            .truncate(usize::try_from(max_len).unwrap_or(usize::MAX));
+        self.entries.truncate(usize::try_from(max_len).unwrap_or(usize::MAX));
     }
 }
 
 fn clip(args: Args<'_>) -> Vec<Vec<u8>> {
-    let shown = if args.len() > ARGS_MAX {
-        ARGS_MAX - 1
-    } else {
-        args.len()
-    };
+    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let mut clipped: Vec<Vec<u8>> = args
         .iter()
         .take(shown)

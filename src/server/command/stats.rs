@@ -65,9 +65,7 @@ impl Stats {
     }
 
     pub(crate) fn command(&self, id: usize) -> Option<&CommandStats> {
-        self.commands
-            .get(id)
-            .filter(|stats| stats.calls > 0 || stats.rejected > 0)
+        self.commands.get(id).filter(|stats| stats.calls > 0 || stats.rejected > 0)
     }
 
     fn command_mut(&mut self, id: usize) -> &mut CommandStats {

@@ -11,34 +11,13 @@ use crate::server::value::stream::{Entry, Keep, Stream, StreamId, Trim};
 const READ: u32 = flag::READONLY;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "xadd",
-        -5,
-        flag::WRITE | flag::DENYOOM | flag::FAST,
-        Keys::ONE,
-        "5.0.0",
-        xadd,
-    ),
+    Command::new("xadd", -5, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "5.0.0", xadd),
     Command::new("xlen", 2, READ | flag::FAST, Keys::ONE, "5.0.0", xlen),
     Command::new("xrange", -4, READ, Keys::ONE, "5.0.0", xrange),
     Command::new("xrevrange", -4, READ, Keys::ONE, "5.0.0", xrevrange),
-    Command::new(
-        "xdel",
-        -3,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "5.0.0",
-        xdel,
-    ),
+    Command::new("xdel", -3, flag::WRITE | flag::FAST, Keys::ONE, "5.0.0", xdel),
     Command::new("xtrim", -4, flag::WRITE, Keys::ONE, "5.0.0", xtrim),
-    Command::new(
-        "xsetid",
-        -3,
-        flag::WRITE | flag::DENYOOM | flag::FAST,
-        Keys::ONE,
-        "5.0.0",
-        xsetid,
-    ),
+    Command::new("xsetid", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "5.0.0", xsetid),
 ];
 
 /// Without LIMIT an approximate trim takes out this many full nodes' worth.
@@ -69,23 +48,19 @@ impl TrimOptions {
     /// Takes the option at `at` if it is one of these, and returns where the next one is.
     fn take(&mut self, args: Args<'_>, at: usize) -> Result<Option<usize>, CommandError> {
         let has_value = at + 1 < args.len();
-        let (max_len, min_id) = (
-            args.is(at, "maxlen") && has_value,
-            args.is(at, "minid") && has_value,
-        );
+        let (max_len, min_id) = (args.is(at, "maxlen") && has_value, args.is(at, "minid") && has_value);
         if max_len || min_id {
             if self.keep.is_some() {
-                return Err("ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into());
+                return Err(
+                    "ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into()
+                );
             }
             let marked = at + 2 < args.len() && matches!(args.at(at + 1), b"~" | b"=");
             self.approximate = marked && args.at(at + 1) == b"~";
             let value = if marked { at + 2 } else { at + 1 };
             self.keep = Some(if max_len {
                 let count = u64::try_from(args.int(value)?);
-                Keep::Newest(
-                    count
-                        .map_err(|_| CommandError::new("ERR The MAXLEN argument must be >= 0."))?,
-                )
+                Keep::Newest(count.map_err(|_| CommandError::new("ERR The MAXLEN argument must be >= 0."))?)
             } else {
                 Keep::From(strict_id(args.at(value), 0)?)
             });
@@ -93,8 +68,7 @@ impl TrimOptions {
         }
         if args.is(at, "limit") && has_value {
             let limit = u64::try_from(args.int(at + 1)?);
-            self.limit =
-                Some(limit.map_err(|_| CommandError::new("ERR The LIMIT argument must be >= 0."))?);
+            self.limit = Some(limit.map_err(|_| CommandError::new("ERR The LIMIT argument must be >= 0."))?);
             return Ok(Some(at + 2));
         }
         Ok(None)
@@ -103,14 +77,11 @@ impl TrimOptions {
     fn finish(self, limits: &Limits) -> Result<Option<Trim>, CommandError> {
         if self.keep.is_none() && self.limit.is_some_and(|limit| limit > 0) {
             return Err(
-                "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
-                    .into(),
+                "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy".into()
             );
         }
         if self.limit.is_some() && !self.approximate {
-            return Err(
-                "ERR syntax error, LIMIT cannot be used without the special ~ option".into(),
-            );
+            return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
         }
         let limit = match self.limit {
             Some(limit) => limit,
@@ -120,11 +91,7 @@ impl TrimOptions {
             },
             None => 0,
         };
-        Ok(self.keep.map(|keep| Trim {
-            keep,
-            approximate: self.approximate,
-            limit,
-        }))
+        Ok(self.keep.map(|keep| Trim { keep, approximate: self.approximate, limit }))
     }
 }
 
@@ -167,18 +134,14 @@ fn xadd(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         stream => stream.map_or(StreamId::MIN, |stream| stream.last_id),
     };
     if last == StreamId::MAX {
-        return Err(
-            "ERR The stream has exhausted the last possible ID, unable to add more items".into(),
-        );
+        return Err("ERR The stream has exhausted the last possible ID, unable to add more items".into());
     }
-    let id = resolve_new_id(id, last, now_ms).ok_or(
-        "ERR The ID specified in XADD is equal or smaller than the target stream top item",
-    )?;
+    let id = resolve_new_id(id, last, now_ms)
+        .ok_or("ERR The ID specified in XADD is equal or smaller than the target stream top item")?;
     let stream = ctx.db.make_stream(key, Stream::new)?;
     stream.append(id, &texts, &ctx.server.settings.limits);
     let trimmed = trim.map_or(0, |trim| stream.trim(trim));
-    ctx.db
-        .changed(key, 1 + usize::try_from(trimmed).unwrap_or(0));
+    ctx.db.changed(key, 1 + usize::try_from(trimmed).unwrap_or(0));
     ctx.out.text(&id.to_string());
     Ok(())
 }
@@ -278,11 +241,7 @@ pub(super) fn write_entry(out: &mut Reply, entry: &Entry<'_>) {
 }
 
 fn xdel(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let ids: Vec<StreamId> = args
-        .iter()
-        .skip(2)
-        .map(|text| strict_id(text, 0))
-        .collect::<Result<_, _>>()?;
+    let ids: Vec<StreamId> = args.iter().skip(2).map(|text| strict_id(text, 0)).collect::<Result<_, _>>()?;
     let key = args.at(1);
     let deleted = match ctx.db.write_stream(key)? {
         Some(stream) => ids.into_iter().filter(|id| stream.delete(*id)).count(),
@@ -304,13 +263,9 @@ fn xtrim(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let trim = options.finish(&ctx.server.settings.limits)?;
     let trim = trim.ok_or("ERR syntax error, XTRIM must be called with MAXLEN or MINID")?;
     let key = args.at(1);
-    let deleted = ctx
-        .db
-        .write_stream(key)?
-        .map_or(0, |stream| stream.trim(trim));
+    let deleted = ctx.db.write_stream(key)?.map_or(0, |stream| stream.trim(trim));
     if deleted > 0 {
-        ctx.db
-            .changed(key, usize::try_from(deleted).unwrap_or(usize::MAX));
+        ctx.db.changed(key, usize::try_from(deleted).unwrap_or(usize::MAX));
     }
     ctx.out.int(i64::try_from(deleted).unwrap_or(i64::MAX));
     Ok(())
@@ -323,12 +278,13 @@ fn xsetid(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     while at < args.len() {
         if at + 1 < args.len() && args.is(at, "entriesadded") {
             let count = u64::try_from(args.int(at + 1)?);
-            added =
-                Some(count.map_err(|_| CommandError::new("ERR entries_added must be positive"))?);
+            added = Some(count.map_err(|_| CommandError::new("ERR entries_added must be positive"))?);
         } else if at + 1 < args.len() && args.is(at, "maxdeletedid") {
             let deleted = strict_id(args.at(at + 1), 0)?;
             if id < deleted {
-                return Err("ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id".into());
+                return Err(
+                    "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id".into(),
+                );
             }
             max_deleted = Some(deleted);
         } else {
@@ -339,9 +295,7 @@ fn xsetid(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let stream = ctx.db.write_stream(key)?.ok_or(CommandError::NO_SUCH_KEY)?;
     if id < stream.max_deleted_id {
-        return Err(
-            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id".into(),
-        );
+        return Err("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id".into());
     }
     if !stream.is_empty() {
         let mut top = StreamId::MIN;
@@ -350,19 +304,17 @@ fn xsetid(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             false
         });
         if id < top {
-            return Err(
-                "ERR The ID specified in XSETID is smaller than the target stream top item".into(),
-            );
+            return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
         }
         if added.is_some_and(|added| added < stream.len()) {
-            return Err("ERR The entries_added specified in XSETID is smaller than the target stream length".into());
+            return Err(
+                "ERR The entries_added specified in XSETID is smaller than the target stream length".into()
+            );
         }
     }
     stream.last_id = id;
     stream.entries_added = added.unwrap_or(stream.entries_added);
-    stream.max_deleted_id = max_deleted
-        .filter(|id| *id != StreamId::MIN)
-        .unwrap_or(stream.max_deleted_id);
+    stream.max_deleted_id = max_deleted.filter(|id| *id != StreamId::MIN).unwrap_or(stream.max_deleted_id);
     ctx.db.changed(key, 1);
     ctx.out.ok();
     Ok(())
@@ -379,9 +331,7 @@ pub(super) fn strict_id(text: &[u8], missing_seq: u64) -> Result<StreamId, Comma
 /// Reads the lower end of a range: an ID, `-`, `+`, or `(ID` for what comes after.
 pub(super) fn range_start(text: &[u8]) -> Result<StreamId, CommandError> {
     match text {
-        [b'(', text @ ..] => strict_id(text, 0)?
-            .next()
-            .ok_or("ERR invalid start ID for the interval".into()),
+        [b'(', text @ ..] => strict_id(text, 0)?.next().ok_or("ERR invalid start ID for the interval".into()),
         text => edge(text, 0),
     }
 }
@@ -389,9 +339,9 @@ pub(super) fn range_start(text: &[u8]) -> Result<StreamId, CommandError> {
 /// Reads the upper end of a range: as the lower one, but `ms` alone means its last entry.
 pub(super) fn range_end(text: &[u8]) -> Result<StreamId, CommandError> {
     match text {
-        [b'(', text @ ..] => strict_id(text, u64::MAX)?
-            .prev()
-            .ok_or("ERR invalid end ID for the interval".into()),
+        [b'(', text @ ..] => {
+            strict_id(text, u64::MAX)?.prev().ok_or("ERR invalid end ID for the interval".into())
+        }
         text => edge(text, u64::MAX),
     }
 }

@@ -16,55 +16,13 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xgroup|create", -5, GROW, Keys::SECOND, "5.0.0", create),
     Command::new("xgroup|setid", -5, CHANGE, Keys::SECOND, "5.0.0", set_id),
     Command::new("xgroup|destroy", 4, CHANGE, Keys::SECOND, "5.0.0", destroy),
-    Command::new(
-        "xgroup|createconsumer",
-        5,
-        GROW,
-        Keys::SECOND,
-        "6.2.0",
-        create_consumer,
-    ),
-    Command::new(
-        "xgroup|delconsumer",
-        5,
-        CHANGE,
-        Keys::SECOND,
-        "5.0.0",
-        delete_consumer,
-    ),
-    Command::new(
-        "xgroup|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "5.0.0",
-        group_help,
-    ),
-    Command::new(
-        "xack",
-        -4,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "5.0.0",
-        xack,
-    ),
+    Command::new("xgroup|createconsumer", 5, GROW, Keys::SECOND, "6.2.0", create_consumer),
+    Command::new("xgroup|delconsumer", 5, CHANGE, Keys::SECOND, "5.0.0", delete_consumer),
+    Command::new("xgroup|help", 2, flag::LOADING | flag::STALE, Keys::None, "5.0.0", group_help),
+    Command::new("xack", -4, flag::WRITE | flag::FAST, Keys::ONE, "5.0.0", xack),
     Command::new("xpending", -3, flag::READONLY, Keys::ONE, "5.0.0", xpending),
-    Command::new(
-        "xclaim",
-        -6,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "5.0.0",
-        xclaim,
-    ),
-    Command::new(
-        "xautoclaim",
-        -6,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "6.2.0",
-        xautoclaim,
-    ),
+    Command::new("xclaim", -6, flag::WRITE | flag::FAST, Keys::ONE, "5.0.0", xclaim),
+    Command::new("xautoclaim", -6, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", xautoclaim),
 ];
 
 /// What XAUTOCLAIM looks at unless it is told, and how many entries it looks at for each it may claim.
@@ -76,18 +34,9 @@ fn group_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         ctx,
         "XGROUP",
         &[
-            (
-                "CREATE <key> <groupname> <id|$> [option]",
-                "Create a new consumer group.",
-            ),
-            (
-                "CREATECONSUMER <key> <groupname> <consumer>",
-                "Create a new consumer in the specified group.",
-            ),
-            (
-                "DELCONSUMER <key> <groupname> <consumer>",
-                "Remove the specified consumer.",
-            ),
+            ("CREATE <key> <groupname> <id|$> [option]", "Create a new consumer group."),
+            ("CREATECONSUMER <key> <groupname> <consumer>", "Create a new consumer in the specified group."),
+            ("DELCONSUMER <key> <groupname> <consumer>", "Remove the specified consumer."),
             ("DESTROY <key> <groupname>", "Remove the specified group."),
             (
                 "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
@@ -130,18 +79,12 @@ fn create(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(KEY_REQUIRED);
     }
     let last = stream.map_or(StreamId::MIN, |stream| stream.last_id);
-    let id = if args.at(4) == b"$" {
-        last
-    } else {
-        range_start_id(args.at(4))?
-    };
+    let id = if args.at(4) == b"$" { last } else { range_start_id(args.at(4))? };
     let stream = ctx.db.make_stream(key, Stream::new)?;
     if stream.groups.contains_key(name) {
         return Err("BUSYGROUP Consumer Group name already exists".into());
     }
-    stream
-        .groups
-        .insert(name.into(), Group::new(id, entries_read));
+    stream.groups.insert(name.into(), Group::new(id, entries_read));
     ctx.db.changed(key, 1);
     ctx.out.ok();
     Ok(())
@@ -176,15 +119,8 @@ fn set_id(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let stream = ctx.db.write_stream(key)?.ok_or(KEY_REQUIRED)?;
     let last = stream.last_id;
-    let group = stream
-        .groups
-        .get_mut(name)
-        .ok_or_else(|| no_group(key, name))?;
-    group.last_id = if args.at(4) == b"$" {
-        last
-    } else {
-        range_start_id(args.at(4))?
-    };
+    let group = stream.groups.get_mut(name).ok_or_else(|| no_group(key, name))?;
+    group.last_id = if args.at(4) == b"$" { last } else { range_start_id(args.at(4))? };
     group.entries_read = entries_read;
     ctx.db.changed(key, 1);
     ctx.out.ok();
@@ -206,10 +142,7 @@ fn destroy(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn create_consumer(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, name, now_ms) = (args.at(2), args.at(3), ctx.db.now_ms());
     let stream = ctx.db.write_stream(key)?.ok_or(KEY_REQUIRED)?;
-    let group = stream
-        .groups
-        .get_mut(name)
-        .ok_or_else(|| no_group(key, name))?;
+    let group = stream.groups.get_mut(name).ok_or_else(|| no_group(key, name))?;
     let added = group.add_consumer(args.at(4), now_ms);
     if added {
         ctx.db.changed(key, 1);
@@ -221,10 +154,7 @@ fn create_consumer(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn delete_consumer(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, name) = (args.at(2), args.at(3));
     let stream = ctx.db.write_stream(key)?.ok_or(KEY_REQUIRED)?;
-    let group = stream
-        .groups
-        .get_mut(name)
-        .ok_or_else(|| no_group(key, name))?;
+    let group = stream.groups.get_mut(name).ok_or_else(|| no_group(key, name))?;
     let pending = group.remove_consumer(args.at(4));
     if pending.is_some() {
         ctx.db.changed(key, 1);
@@ -235,19 +165,11 @@ fn delete_consumer(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn xack(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
-    let Some(group) = ctx
-        .db
-        .write_stream(key)?
-        .and_then(|stream| stream.groups.get_mut(args.at(2)))
-    else {
+    let Some(group) = ctx.db.write_stream(key)?.and_then(|stream| stream.groups.get_mut(args.at(2))) else {
         ctx.out.int(0);
         return Ok(());
     };
-    let ids: Vec<StreamId> = args
-        .iter()
-        .skip(3)
-        .map(|text| strict_id(text, 0))
-        .collect::<Result<_, _>>()?;
+    let ids: Vec<StreamId> = args.iter().skip(3).map(|text| strict_id(text, 0)).collect::<Result<_, _>>()?;
     let acknowledged = ids.into_iter().filter(|id| group.acknowledge(*id)).count();
     if acknowledged > 0 {
         ctx.db.changed(key, acknowledged);
@@ -280,10 +202,7 @@ fn xpending(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         count = usize::try_from(args.int(at + 2)?).unwrap_or(0);
         range = (range_start(args.at(at))?, range_end(args.at(at + 1))?);
     }
-    let group = ctx
-        .db
-        .read_stream(key)?
-        .and_then(|stream| stream.groups.get(name));
+    let group = ctx.db.read_stream(key)?.and_then(|stream| stream.groups.get(name));
     let group = group.ok_or_else(|| no_key_or_group(key, name))?;
     if !extended {
         summary(ctx.out, group);
@@ -319,11 +238,7 @@ fn summary(out: &mut Reply, group: &Group) {
     };
     out.text(&StreamId::from_key(&first).to_string());
     out.text(&StreamId::from_key(&last).to_string());
-    let busy: Vec<_> = group
-        .consumers
-        .iter()
-        .filter(|(_, consumer)| !consumer.pending.is_empty())
-        .collect();
+    let busy: Vec<_> = group.consumers.iter().filter(|(_, consumer)| !consumer.pending.is_empty()).collect();
     out.array(busy.len());
     for (name, consumer) in busy {
         out.array(2);
@@ -362,11 +277,7 @@ impl Claim {
                 claim.delivered_ms = Some(u64::try_from(time).unwrap_or(0));
                 at += 1;
             } else if args.is(at, "retrycount") && has_value {
-                let count = number(
-                    args,
-                    at + 1,
-                    "ERR Invalid RETRYCOUNT option argument for XCLAIM",
-                )?;
+                let count = number(args, at + 1, "ERR Invalid RETRYCOUNT option argument for XCLAIM")?;
                 claim.deliveries = u64::try_from(count).ok();
                 at += 1;
             } else if args.is(at, "lastid") && has_value {
@@ -390,17 +301,10 @@ fn number(args: Args<'_>, at: usize, wrong: &'static str) -> Result<i64, Command
 
 fn xclaim(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, name, consumer, now_ms) = (args.at(1), args.at(2), args.at(3), ctx.db.now_ms());
-    let group = ctx
-        .db
-        .write_stream(key)?
-        .and_then(|stream| stream.groups.get_mut(name));
+    let group = ctx.db.write_stream(key)?.and_then(|stream| stream.groups.get_mut(name));
     group.ok_or_else(|| no_key_or_group(key, name))?;
-    let min_idle = u64::try_from(number(
-        args,
-        4,
-        "ERR Invalid min-idle-time argument for XCLAIM",
-    )?)
-    .unwrap_or(0);
+    let min_idle =
+        u64::try_from(number(args, 4, "ERR Invalid min-idle-time argument for XCLAIM")?).unwrap_or(0);
     let mut ids = Vec::new();
     let mut at = 5;
     while let Some(id) = args.get(at).and_then(|text| StreamId::parse(text, 0)) {
@@ -431,26 +335,17 @@ fn xclaim(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             continue;
         }
         let (idle, before) = match group.pending.get(&id.key()) {
-            Some(Pending {
-                delivered_ms,
-                deliveries,
-                ..
-            }) => (now_ms.saturating_sub(*delivered_ms), *deliveries),
+            Some(Pending { delivered_ms, deliveries, .. }) => {
+                (now_ms.saturating_sub(*delivered_ms), *deliveries)
+            }
             None if claim.force => (u64::MAX, 0),
             None => continue,
         };
         if idle < min_idle {
             continue;
         }
-        let deliveries = claim
-            .deliveries
-            .unwrap_or(before + u64::from(!claim.just_id));
-        group.assign(
-            id,
-            consumer,
-            claim.delivered_ms.unwrap_or(now_ms),
-            deliveries,
-        );
+        let deliveries = claim.deliveries.unwrap_or(before + u64::from(!claim.just_id));
+        group.assign(id, consumer, claim.delivered_ms.unwrap_or(now_ms), deliveries);
         group.activate(consumer, now_ms);
         claimed.push(id);
     }
@@ -472,12 +367,8 @@ fn write_claimed(out: &mut Reply, stream: &Stream, ids: &[StreamId], just_id: bo
 
 fn xautoclaim(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, name, consumer, now_ms) = (args.at(1), args.at(2), args.at(3), ctx.db.now_ms());
-    let min_idle = u64::try_from(number(
-        args,
-        4,
-        "ERR Invalid min-idle-time argument for XAUTOCLAIM",
-    )?)
-    .unwrap_or(0);
+    let min_idle =
+        u64::try_from(number(args, 4, "ERR Invalid min-idle-time argument for XAUTOCLAIM")?).unwrap_or(0);
     let start = range_start(args.at(5))?;
     let (mut count, mut just_id) = (AUTOCLAIM_COUNT, false);
     let mut at = 6;
@@ -497,27 +388,15 @@ fn xautoclaim(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Err(CommandError::SYNTAX);
         }
     }
-    let stream = ctx
-        .db
-        .write_stream(key)?
-        .ok_or_else(|| no_key_or_group(key, name))?;
-    let group = stream
-        .groups
-        .get_mut(name)
-        .ok_or_else(|| no_key_or_group(key, name))?;
+    let stream = ctx.db.write_stream(key)?.ok_or_else(|| no_key_or_group(key, name))?;
+    let group = stream.groups.get_mut(name).ok_or_else(|| no_key_or_group(key, name))?;
     group.see(consumer, now_ms);
 
     // Bounded by what is looked at, not only by what is claimed.
     let looked_at: Vec<_> = group
         .pending_from(start, None)
         .take(count.saturating_mul(AUTOCLAIM_ATTEMPTS))
-        .map(|(id, pending)| {
-            (
-                id,
-                now_ms.saturating_sub(pending.delivered_ms),
-                pending.deliveries,
-            )
-        })
+        .map(|(id, pending)| (id, now_ms.saturating_sub(pending.delivered_ms), pending.deliveries))
         .collect();
     let (mut claimed, mut gone, mut last) = (Vec::new(), Vec::new(), None);
     for (id, idle, deliveries) in looked_at {
@@ -541,12 +420,9 @@ fn xautoclaim(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let group = stream.groups.get(name);
-    let next = last
-        .and_then(StreamId::next)
-        .and_then(|next| group?.pending_from(next, None).next());
+    let next = last.and_then(StreamId::next).and_then(|next| group?.pending_from(next, None).next());
     ctx.out.array(3);
-    ctx.out
-        .text(&next.map_or(StreamId::MIN, |(id, _)| id).to_string());
+    ctx.out.text(&next.map_or(StreamId::MIN, |(id, _)| id).to_string());
     let ids: Vec<StreamId> = claimed.iter().map(|(id, _)| *id).collect();
     write_claimed(ctx.out, stream, &ids, just_id);
     ctx.out.array(gone.len());

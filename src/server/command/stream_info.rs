@@ -16,14 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xinfo|stream", -3, READ, Keys::SECOND, "5.0.0", stream),
     Command::new("xinfo|groups", 3, READ, Keys::SECOND, "5.0.0", groups),
     Command::new("xinfo|consumers", 4, READ, Keys::SECOND, "5.0.0", consumers),
-    Command::new(
-        "xinfo|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "5.0.0",
-        info_help,
-    ),
+    Command::new("xinfo|help", 2, flag::LOADING | flag::STALE, Keys::None, "5.0.0", info_help),
 ];
 
 /// Entries and pending entries that FULL shows unless it is told.
@@ -34,15 +27,9 @@ fn info_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         ctx,
         "XINFO",
         &[
-            (
-                "CONSUMERS <key> <groupname>",
-                "Show consumers of <groupname>.",
-            ),
+            ("CONSUMERS <key> <groupname>", "Show consumers of <groupname>."),
             ("GROUPS <key>", "Show the stream consumer groups."),
-            (
-                "STREAM <key> [FULL [COUNT <count>]",
-                "Show information about the stream.",
-            ),
+            ("STREAM <key> [FULL [COUNT <count>]", "Show information about the stream."),
         ],
     )
 }
@@ -69,10 +56,8 @@ fn stream(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     out.count(stream.nodes().len());
     out.text("radix-tree-nodes");
     out.count(stream.nodes().nodes());
-    for (name, id) in [
-        ("last-generated-id", stream.last_id),
-        ("max-deleted-entry-id", stream.max_deleted_id),
-    ] {
+    for (name, id) in [("last-generated-id", stream.last_id), ("max-deleted-entry-id", stream.max_deleted_id)]
+    {
         out.text(name);
         out.text(&id.to_string());
     }
@@ -131,10 +116,7 @@ fn write_full(out: &mut Reply, stream: &Stream, count: usize) {
         out.text("pel-count");
         out.count(group.pending.len());
         out.text("pel");
-        let shown: Vec<_> = group
-            .pending_from(StreamId::MIN, None)
-            .take(count)
-            .collect();
+        let shown: Vec<_> = group.pending_from(StreamId::MIN, None).take(count).collect();
         out.array(shown.len());
         for (id, pending) in shown {
             out.array(4);
@@ -151,13 +133,7 @@ fn write_full(out: &mut Reply, stream: &Stream, count: usize) {
     }
 }
 
-fn write_full_consumer(
-    out: &mut Reply,
-    group: &Group,
-    name: &[u8],
-    consumer: &Consumer,
-    count: usize,
-) {
+fn write_full_consumer(out: &mut Reply, group: &Group, name: &[u8], consumer: &Consumer, count: usize) {
     out.map(5);
     out.text("name");
     out.bulk(name);
@@ -168,10 +144,7 @@ fn write_full_consumer(
     out.text("pel-count");
     out.count(consumer.pending.len());
     out.text("pel");
-    let shown: Vec<_> = group
-        .pending_from(StreamId::MIN, Some(name))
-        .take(count)
-        .collect();
+    let shown: Vec<_> = group.pending_from(StreamId::MIN, Some(name)).take(count).collect();
     out.array(shown.len());
     for (id, pending) in shown {
         out.array(3);
@@ -199,18 +172,13 @@ fn lag(stream: &Stream, group: &Group) -> Option<i64> {
     if stream.entries_added == 0 {
         return Some(0);
     }
-    let counted = group
-        .entries_read
-        .filter(|_| !stream.has_holes(group.last_id, StreamId::MAX));
+    let counted = group.entries_read.filter(|_| !stream.has_holes(group.last_id, StreamId::MAX));
     let read = counted.or_else(|| stream.distance_from_start(group.last_id))?;
     Some(clamp(stream.entries_added) - clamp(read))
 }
 
 fn groups(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let stream = ctx
-        .db
-        .read_stream(args.at(2))?
-        .ok_or(CommandError::NO_SUCH_KEY)?;
+    let stream = ctx.db.read_stream(args.at(2))?.ok_or(CommandError::NO_SUCH_KEY)?;
     let out = &mut *ctx.out;
     out.array(stream.groups.len());
     for (name, group) in &stream.groups {
@@ -231,10 +199,7 @@ fn groups(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn consumers(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, name, now_ms) = (args.at(2), args.at(3), ctx.db.now_ms());
     let stream = ctx.db.read_stream(key)?.ok_or(CommandError::NO_SUCH_KEY)?;
-    let group = stream
-        .groups
-        .get(name)
-        .ok_or_else(|| super::stream_group::no_group(key, name))?;
+    let group = stream.groups.get(name).ok_or_else(|| super::stream_group::no_group(key, name))?;
     let out = &mut *ctx.out;
     out.array(group.consumers.len());
     for (name, consumer) in &group.consumers {
@@ -246,11 +211,7 @@ fn consumers(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         out.text("idle");
         out.int(clamp(now_ms.saturating_sub(consumer.seen_ms)));
         out.text("inactive");
-        out.int(
-            consumer
-                .active_ms
-                .map_or(-1, |active| clamp(now_ms.saturating_sub(active))),
-        );
+        out.int(consumer.active_ms.map_or(-1, |active| clamp(now_ms.saturating_sub(active))));
     }
     Ok(())
 }

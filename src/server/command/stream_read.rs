@@ -50,26 +50,19 @@ impl<'a> ReadOptions<'a> {
         while at < args.len() {
             let more = args.len() - 1 - at;
             if args.is(at, "block") && more > 0 {
-                let timeout = args.int(at + 1).map_err(|_| {
-                    CommandError::new("ERR timeout is not an integer or out of range")
-                })?;
+                let timeout = args
+                    .int(at + 1)
+                    .map_err(|_| CommandError::new("ERR timeout is not an integer or out of range"))?;
                 let timeout = u64::try_from(timeout);
                 block_ms = Some(timeout.map_err(|_| CommandError::new("ERR timeout is negative"))?);
                 at += 2;
             } else if args.is(at, "count") && more > 0 {
                 // Zero and less mean no limit.
-                count = usize::try_from(args.int(at + 1)?)
-                    .ok()
-                    .filter(|n| *n > 0)
-                    .unwrap_or(usize::MAX);
+                count = usize::try_from(args.int(at + 1)?).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
                 at += 2;
             } else if args.is(at, "streams") && more > 0 {
                 if !more.is_multiple_of(2) {
-                    let what = if in_group {
-                        "an ID or '>'"
-                    } else {
-                        "an ID or '$'"
-                    };
+                    let what = if in_group { "an ID or '>'" } else { "an ID or '$'" };
                     return Err(format!(
                         "ERR Unbalanced '{name}' list of streams: for each stream key {what} must be specified."
                     )
@@ -81,25 +74,22 @@ impl<'a> ReadOptions<'a> {
                 let streams = more / 2;
                 let ids_at = at + 1 + streams;
                 let (keys, ids) = (args.from(at + 1), args.from(ids_at));
-                return Ok(ReadOptions {
-                    count,
-                    no_ack,
-                    block_ms,
-                    ids_at,
-                    group,
-                    keys,
-                    ids,
-                    streams,
-                });
+                return Ok(ReadOptions { count, no_ack, block_ms, ids_at, group, keys, ids, streams });
             } else if args.is(at, "group") && more > 1 {
                 if !in_group {
-                    return Err("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.".into());
+                    return Err(
+                        "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+                            .into(),
+                    );
                 }
                 group = Some((args.at(at + 1), args.at(at + 2)));
                 at += 3;
             } else if args.is(at, "noack") {
                 if !in_group {
-                    return Err("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.".into());
+                    return Err(
+                        "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+                            .into(),
+                    );
                 }
                 no_ack = true;
                 at += 1;
@@ -119,10 +109,7 @@ struct Found {
 
 impl Found {
     fn new(proto: Proto) -> Found {
-        Found {
-            written: Reply::new(proto),
-            streams: 0,
-        }
+        Found { written: Reply::new(proto), streams: 0 }
     }
 
     /// Begins the part of one stream.
@@ -154,17 +141,12 @@ fn xread(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             b"$" => stream.map_or(StreamId::MIN, |stream| stream.last_id),
             b"+" => {
                 // The last entry that is there, again and again.
-                stream
-                    .and_then(last_entry)
-                    .and_then(StreamId::prev)
-                    .unwrap_or(StreamId::MAX)
+                stream.and_then(last_entry).and_then(StreamId::prev).unwrap_or(StreamId::MAX)
             }
             b">" => {
-                return Err(
-                    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
+                return Err("ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
                      <group> <consumer> option."
-                        .into(),
-                );
+                    .into());
             }
             text => strict_id(text, 0)?,
         });
@@ -175,10 +157,7 @@ fn xread(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let Some(stream) = ctx.db.read_stream(key)? else {
             continue;
         };
-        let Some(start) = after
-            .next()
-            .filter(|_| stream.last_id > after && !stream.is_empty())
-        else {
+        let Some(start) = after.next().filter(|_| stream.last_id > after && !stream.is_empty()) else {
             continue;
         };
         if !has_entry_from(stream, start) {
@@ -201,18 +180,13 @@ fn xread(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn xreadgroup(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = ReadOptions::parse(args, "xreadgroup")?;
-    let (group_name, consumer) = options
-        .group
-        .ok_or("ERR Missing GROUP option for XREADGROUP")?;
+    let (group_name, consumer) = options.group.ok_or("ERR Missing GROUP option for XREADGROUP")?;
     let now_ms = ctx.db.now_ms();
     // `None` stands for `>`: what nobody in the group has had yet.
     let mut after = Vec::with_capacity(options.streams);
     for index in 0..options.streams {
         let key = options.keys.at(index);
-        let known = ctx
-            .db
-            .write_stream(key)?
-            .is_some_and(|stream| stream.groups.contains_key(group_name));
+        let known = ctx.db.write_stream(key)?.is_some_and(|stream| stream.groups.contains_key(group_name));
         if !known {
             return Err(format!(
                 "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
@@ -278,11 +252,9 @@ fn history(
         return out.array(0);
     };
     let ids: Vec<StreamId> = match after.next() {
-        Some(start) => group
-            .pending_from(start, Some(consumer))
-            .map(|(id, _)| id)
-            .take(options.count)
-            .collect(),
+        Some(start) => {
+            group.pending_from(start, Some(consumer)).map(|(id, _)| id).take(options.count).collect()
+        }
         None => Vec::new(),
     };
     out.array(ids.len());
@@ -330,10 +302,7 @@ fn deliver(
         });
     });
     // How many entries the group has read: counted up while nothing is missing, else worked out.
-    let mut read = stream
-        .groups
-        .get(group)
-        .and_then(|group| group.entries_read);
+    let mut read = stream.groups.get(group).and_then(|group| group.entries_read);
     for id in &ids {
         let holes = stream.has_holes(*id, StreamId::MAX);
         read = match read {

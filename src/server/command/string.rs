@@ -18,29 +18,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("get", 2, READ, Keys::ONE, "1.0.0", get),
     Command::new("set", -3, WRITE, Keys::ONE, "1.0.0", set),
     Command::new("setnx", 3, FAST, Keys::ONE, "1.0.0", setnx),
-    Command::new("setex", 4, WRITE, Keys::ONE, "2.0.0", |ctx, args| {
-        setex(ctx, args, "setex", 1000)
-    }),
-    Command::new("psetex", 4, WRITE, Keys::ONE, "2.6.0", |ctx, args| {
-        setex(ctx, args, "psetex", 1)
-    }),
+    Command::new("setex", 4, WRITE, Keys::ONE, "2.0.0", |ctx, args| setex(ctx, args, "setex", 1000)),
+    Command::new("psetex", 4, WRITE, Keys::ONE, "2.6.0", |ctx, args| setex(ctx, args, "psetex", 1)),
     Command::new("getset", 3, FAST, Keys::ONE, "1.0.0", getset),
-    Command::new(
-        "getdel",
-        2,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "6.2.0",
-        getdel,
-    ),
-    Command::new(
-        "getex",
-        -2,
-        flag::WRITE | flag::FAST,
-        Keys::ONE,
-        "6.2.0",
-        getex,
-    ),
+    Command::new("getdel", 2, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", getdel),
+    Command::new("getex", -2, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", getex),
     Command::new("mget", -2, READ, Keys::ALL, "1.0.0", mget),
     Command::new("mset", -3, WRITE, Keys::PAIRS, "1.0.1", mset),
     Command::new("msetnx", -3, WRITE, Keys::PAIRS, "1.0.1", msetnx),
@@ -49,12 +31,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("setrange", 4, WRITE, Keys::ONE, "2.2.0", setrange),
     Command::new("getrange", 4, flag::READONLY, Keys::ONE, "2.4.0", getrange),
     Command::new("substr", 4, flag::READONLY, Keys::ONE, "1.0.0", getrange),
-    Command::new("incr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| {
-        increment(ctx, args.at(1), 1)
-    }),
-    Command::new("decr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| {
-        increment(ctx, args.at(1), -1)
-    }),
+    Command::new("incr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| increment(ctx, args.at(1), 1)),
+    Command::new("decr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| increment(ctx, args.at(1), -1)),
     Command::new("incrby", 3, FAST, Keys::ONE, "1.0.0", incrby),
     Command::new("decrby", 3, FAST, Keys::ONE, "1.0.0", decrby),
     Command::new("incrbyfloat", 3, FAST, Keys::ONE, "2.6.0", incrbyfloat),
@@ -124,26 +102,12 @@ impl Expiry {
             "pxat" => (1, false),
             _ => return None,
         };
-        (at + 1 < args.len()).then_some(Expiry::Set {
-            at: at + 1,
-            unit_ms,
-            relative,
-        })
+        (at + 1 < args.len()).then_some(Expiry::Set { at: at + 1, unit_ms, relative })
     }
 
     /// Returns the deadline, if one is to be set.
-    fn deadline(
-        self,
-        args: Args<'_>,
-        now_ms: u64,
-        command: &str,
-    ) -> Result<Option<i64>, CommandError> {
-        let Expiry::Set {
-            at,
-            unit_ms,
-            relative,
-        } = self
-        else {
+    fn deadline(self, args: Args<'_>, now_ms: u64, command: &str) -> Result<Option<i64>, CommandError> {
+        let Expiry::Set { at, unit_ms, relative } = self else {
             return Ok(None);
         };
         let amount = args.int(at)?;
@@ -189,11 +153,7 @@ impl SetOptions {
 
 fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    let options = if args.len() == 3 {
-        SetOptions::default()
-    } else {
-        SetOptions::parse(args)?
-    };
+    let options = if args.len() == 3 { SetOptions::default() } else { SetOptions::parse(args)? };
     let deadline = match options.expiry {
         Some(expiry) => expiry.deadline(args, ctx.db.now_ms(), "set")?,
         None => None,
@@ -238,11 +198,7 @@ fn setnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn setex(ctx: &mut Context<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> Outcome {
-    let expiry = Expiry::Set {
-        at: 2,
-        unit_ms,
-        relative: true,
-    };
+    let expiry = Expiry::Set { at: 2, unit_ms, relative: true };
     let deadline = expiry.deadline(args, ctx.db.now_ms(), name)?;
     let key = args.at(1);
     ctx.db.expire_if_due(key);
@@ -300,16 +256,11 @@ fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn pairs<'a>(
-    args: Args<'a>,
-    name: &str,
-) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])>, CommandError> {
+fn pairs<'a>(args: Args<'a>, name: &str) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])>, CommandError> {
     if args.len().is_multiple_of(2) {
         return Err(CommandError::wrong_arity(name));
     }
-    Ok((1..args.len())
-        .step_by(2)
-        .map(move |at| (args.at(at), args.at(at + 1))))
+    Ok((1..args.len()).step_by(2).map(move |at| (args.at(at), args.at(at + 1))))
 }
 
 fn mset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -370,8 +321,8 @@ fn strlen(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn setrange(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, patch) = (args.at(1), args.at(3));
-    let offset = usize::try_from(args.int(2)?)
-        .map_err(|_| CommandError::new("ERR offset is out of range"))?;
+    let offset =
+        usize::try_from(args.int(2)?).map_err(|_| CommandError::new("ERR offset is out of range"))?;
     let old_len = write(&mut ctx.db, key)?.map(|string| string.len());
     if patch.is_empty() {
         ctx.out.count(old_len.unwrap_or(0));
@@ -400,9 +351,7 @@ pub(super) fn raw_bytes<'a>(
         ctx.db.set(key, Value::String(StringValue::Raw(Vec::new())));
     }
     let string = write(&mut ctx.db, key)?;
-    string
-        .map(StringValue::make_raw)
-        .ok_or(CommandError::NO_SUCH_KEY)
+    string.map(StringValue::make_raw).ok_or(CommandError::NO_SUCH_KEY)
 }
 
 /// Cuts `start..=end`, both possibly counted from the end, to what is there.
@@ -412,11 +361,7 @@ pub(super) fn clamp_range(start: i64, end: i64, len: usize) -> Option<(usize, us
         return None;
     }
     let from_end = |at: i64| {
-        if at < 0 {
-            at.saturating_add(len_i64).max(0)
-        } else {
-            at
-        }
+        if at < 0 { at.saturating_add(len_i64).max(0) } else { at }
     };
     let (start, end) = (from_end(start), from_end(end).min(len_i64 - 1));
     if start > end || len == 0 {
@@ -464,10 +409,7 @@ fn incrby(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn decrby(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let by = args
-        .int(2)?
-        .checked_neg()
-        .ok_or("ERR decrement would overflow")?;
+    let by = args.int(2)?.checked_neg().ok_or("ERR decrement would overflow")?;
     increment(ctx, args.at(1), by)
 }
 
@@ -478,17 +420,14 @@ fn incrbyfloat(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let string = write(&mut ctx.db, key)?;
     let current = match string {
         None => 0.0,
-        Some(string) => {
-            super::args::parse_double(&string.bytes()).ok_or(CommandError::NOT_A_FLOAT)?
-        }
+        Some(string) => super::args::parse_double(&string.bytes()).ok_or(CommandError::NOT_A_FLOAT)?,
     };
     let sum = current + args.double(2)?;
     if !sum.is_finite() {
         return Err("ERR increment would produce NaN or Infinity".into());
     }
     let text = format_sum(sum).into_bytes();
-    ctx.db
-        .overwrite(key, Value::String(StringValue::unparsed(text.clone())));
+    ctx.db.overwrite(key, Value::String(StringValue::unparsed(text.clone())));
     ctx.db.note_change(key, 1);
     ctx.out.bulk(&text);
     Ok(())

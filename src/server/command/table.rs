@@ -113,10 +113,7 @@ pub(crate) mod category {
     ];
 
     pub(crate) fn by_name(name: &str) -> Option<u32> {
-        NAMES
-            .iter()
-            .find(|(_, known)| known.eq_ignore_ascii_case(name))
-            .map(|(bit, _)| *bit)
+        NAMES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(bit, _)| *bit)
     }
 }
 
@@ -141,58 +138,29 @@ pub(crate) enum Keys {
 
 impl Keys {
     /// The first argument is the key.
-    pub(crate) const ONE: Keys = Keys::Range {
-        first: 1,
-        last: 1,
-        step: 1,
-    };
+    pub(crate) const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
     /// Every argument is a key.
-    pub(crate) const ALL: Keys = Keys::Range {
-        first: 1,
-        last: -1,
-        step: 1,
-    };
+    pub(crate) const ALL: Keys = Keys::Range { first: 1, last: -1, step: 1 };
     /// The first two arguments are keys.
-    pub(crate) const TWO: Keys = Keys::Range {
-        first: 1,
-        last: 2,
-        step: 1,
-    };
+    pub(crate) const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
     /// Keys and values alternate.
-    pub(crate) const PAIRS: Keys = Keys::Range {
-        first: 1,
-        last: -1,
-        step: 2,
-    };
+    pub(crate) const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
     /// The key follows a subcommand.
-    pub(crate) const SECOND: Keys = Keys::Range {
-        first: 2,
-        last: 2,
-        step: 1,
-    };
+    pub(crate) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
     /// Returns the positions of the keys in `args`.
     pub(crate) fn positions(self, args: Args<'_>) -> Vec<usize> {
         match self {
             Keys::None => Vec::new(),
             Keys::Range { first, last, step } => {
-                let end = if last < 0 {
-                    args.len().checked_add_signed(last)
-                } else {
-                    usize::try_from(last).ok()
-                };
+                let end =
+                    if last < 0 { args.len().checked_add_signed(last) } else { usize::try_from(last).ok() };
                 let end = end.unwrap_or(0).min(args.len().saturating_sub(1));
                 (first..=end).step_by(step).collect()
             }
             Keys::Counted { count_at, dest } => {
-                let count = args
-                    .positive(count_at)
-                    .unwrap_or(0)
-                    .min(args.len().saturating_sub(count_at + 1));
-                dest.then_some(1)
-                    .into_iter()
-                    .chain(count_at + 1..count_at + 1 + count)
-                    .collect()
+                let count = args.positive(count_at).unwrap_or(0).min(args.len().saturating_sub(count_at + 1));
+                dest.then_some(1).into_iter().chain(count_at + 1..count_at + 1 + count).collect()
             }
             Keys::Streams => {
                 let Some(word) = (1..args.len()).find(|at| args.is(*at, "streams")) else {
@@ -226,15 +194,7 @@ impl Command {
         since: &'static str,
         run: Run,
     ) -> Command {
-        Command {
-            name,
-            arity,
-            flags,
-            extra_categories: 0,
-            keys,
-            since,
-            run,
-        }
+        Command { name, arity, flags, extra_categories: 0, keys, since, run }
     }
 
     /// Adds ACL categories that neither the flags nor the group imply.
@@ -254,11 +214,7 @@ impl Command {
 
     pub(crate) fn accepts(&self, args: usize) -> bool {
         let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
-        if self.arity < 0 {
-            args >= least
-        } else {
-            args == least
-        }
+        if self.arity < 0 { args >= least } else { args == least }
     }
 }
 
@@ -311,10 +267,7 @@ impl Table {
     }
 
     fn build(groups: &'static [Group]) -> Table {
-        let mut table = Table {
-            entries: Vec::new(),
-            by_name: HashMap::new(),
-        };
+        let mut table = Table { entries: Vec::new(), by_name: HashMap::new() };
         for group in groups {
             for command in group.commands {
                 let id = table.entries.len();
@@ -330,9 +283,7 @@ impl Table {
         }
         for id in 0..table.entries.len() {
             let name = table.entries[id].command.name;
-            let container = name
-                .split_once('|')
-                .and_then(|(parent, _)| table.by_name.get(parent.as_bytes()));
+            let container = name.split_once('|').and_then(|(parent, _)| table.by_name.get(parent.as_bytes()));
             if let Some(parent) = container {
                 table.entries[*parent].subcommands.push(id);
             }
@@ -360,32 +311,20 @@ impl Table {
     /// Finds the command that `args` call: the subcommand where there are any.
     pub(crate) fn resolve(&self, args: Args<'_>) -> Result<&Entry, CommandError> {
         let name = args.at(0);
-        let entry = self
-            .find(name)
-            .filter(|entry| !entry.command.name.contains('|'));
+        let entry = self.find(name).filter(|entry| !entry.command.name.contains('|'));
         let entry = entry.ok_or_else(|| unknown_command(args))?;
         if entry.subcommands.is_empty() || args.len() < 2 {
             return Ok(entry);
         }
         let wanted = args.at(1);
-        let found = entry
-            .subcommands
-            .iter()
-            .map(|id| &self.entries[*id])
-            .find(|entry| {
-                let sub = entry
-                    .command
-                    .name
-                    .split_once('|')
-                    .map_or("", |(_, sub)| sub);
-                sub.as_bytes().eq_ignore_ascii_case(wanted)
-            });
+        let found = entry.subcommands.iter().map(|id| &self.entries[*id]).find(|entry| {
+            let sub = entry.command.name.split_once('|').map_or("", |(_, sub)| sub);
+            sub.as_bytes().eq_ignore_ascii_case(wanted)
+        });
         found.ok_or_else(|| {
             let shown = String::from_utf8_lossy(&wanted[..wanted.len().min(128)]);
             let container = entry.command.name.to_ascii_uppercase();
-            CommandError::with(format!(
-                "ERR unknown subcommand '{shown}'. Try {container} HELP."
-            ))
+            CommandError::with(format!("ERR unknown subcommand '{shown}'. Try {container} HELP."))
         })
     }
 }
@@ -407,19 +346,13 @@ fn categories(command: &Command, group: &Group) -> u32 {
     if command.has(flag::READONLY) && categories & category::SCRIPTING == 0 {
         categories |= category::READ;
     }
-    categories
-        | if command.has(flag::FAST) {
-            category::FAST
-        } else {
-            category::SLOW
-        }
+    categories | if command.has(flag::FAST) { category::FAST } else { category::SLOW }
 }
 
 fn unknown_command(args: Args<'_>) -> CommandError {
     // Redis shows 128 bytes of the name and about as many of the arguments.
     const SHOWN_MAX: usize = 128;
-    let clip =
-        |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(SHOWN_MAX)]).into_owned();
+    let clip = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(SHOWN_MAX)]).into_owned();
     let mut shown = String::new();
     for arg in args.iter().skip(1) {
         if shown.len() >= SHOWN_MAX {

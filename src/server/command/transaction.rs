@@ -9,46 +9,11 @@ use crate::server::resp::Args;
 const ALWAYS: u32 = flag::NOSCRIPT | flag::LOADING | flag::STALE;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "multi",
-        1,
-        ALWAYS | flag::FAST | flag::ALLOW_BUSY,
-        Keys::None,
-        "1.2.0",
-        multi,
-    ),
-    Command::new(
-        "exec",
-        1,
-        ALWAYS | flag::SKIP_SLOWLOG,
-        Keys::None,
-        "1.2.0",
-        exec,
-    ),
-    Command::new(
-        "discard",
-        1,
-        ALWAYS | flag::FAST | flag::ALLOW_BUSY,
-        Keys::None,
-        "2.0.0",
-        discard_command,
-    ),
-    Command::new(
-        "watch",
-        -2,
-        ALWAYS | flag::FAST | flag::ALLOW_BUSY,
-        Keys::ALL,
-        "2.2.0",
-        watch,
-    ),
-    Command::new(
-        "unwatch",
-        1,
-        ALWAYS | flag::FAST | flag::ALLOW_BUSY,
-        Keys::None,
-        "2.2.0",
-        unwatch_command,
-    ),
+    Command::new("multi", 1, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::None, "1.2.0", multi),
+    Command::new("exec", 1, ALWAYS | flag::SKIP_SLOWLOG, Keys::None, "1.2.0", exec),
+    Command::new("discard", 1, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::None, "2.0.0", discard_command),
+    Command::new("watch", -2, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::ALL, "2.2.0", watch),
+    Command::new("unwatch", 1, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::None, "2.2.0", unwatch_command),
 ];
 
 /// Commands one transaction may hold: a client that never sends EXEC must not fill the memory.
@@ -64,11 +29,7 @@ fn multi(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn exec(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let transaction = ctx
-        .session
-        .transaction
-        .take()
-        .ok_or("ERR EXEC without MULTI")?;
+    let transaction = ctx.session.transaction.take().ok_or("ERR EXEC without MULTI")?;
     let spoiled = ctx.db.keyspace.watches.is_touched(ctx.session.id) || watches_a_due_key(ctx);
     unwatch(ctx);
     if transaction.aborted || transaction.queue.len() > QUEUE_MAX {
@@ -87,9 +48,7 @@ fn exec(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
             Ok(()) => {
                 ctx.call(entry, args.as_args());
             }
-            Err(denial) => ctx
-                .out
-                .error(super::dispatch::denied(&denial, &user, entry).text()),
+            Err(denial) => ctx.out.error(super::dispatch::denied(&denial, &user, entry).text()),
         }
     }
     ctx.nested = nested;
@@ -99,10 +58,7 @@ fn exec(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 /// A key that expired while it was watched has changed, even if nobody reaped it.
 fn watches_a_due_key(ctx: &mut Context<'_>) -> bool {
     let keyspace = &mut *ctx.db.keyspace;
-    ctx.session
-        .watched
-        .iter()
-        .any(|(db, key)| keyspace.select(*db).is_due(key))
+    ctx.session.watched.iter().any(|(db, key)| keyspace.select(*db).is_due(key))
 }
 
 fn discard_command(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -129,10 +85,7 @@ fn watch(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if !ctx.session.watched.contains(&watched) {
             // A key that is due already must not count as changed when it is reaped.
             ctx.db.expire_if_due(key);
-            ctx.db
-                .keyspace
-                .watches
-                .watch(ctx.session.id, ctx.session.db, key);
+            ctx.db.keyspace.watches.watch(ctx.session.id, ctx.session.db, key);
             ctx.session.watched.push(watched);
         }
     }

@@ -26,10 +26,7 @@ macro_rules! doors {
                 }
             }
 
-            pub(super) fn $write(
-                &mut self,
-                key: &[u8],
-            ) -> Result<Option<&mut $type>, CommandError> {
+            pub(super) fn $write(&mut self, key: &[u8]) -> Result<Option<&mut $type>, CommandError> {
                 match self.lookup_write(key) {
                     None => Ok(None),
                     Some(Value::$type(value)) => Ok(Some(value)),
@@ -87,11 +84,7 @@ impl Reply {
 pub(super) fn resolve_range(start: i64, stop: i64, len: usize) -> Range<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_end = |index: i64| {
-        if index < 0 {
-            index.saturating_add(len).max(-1)
-        } else {
-            index
-        }
+        if index < 0 { index.saturating_add(len).max(-1) } else { index }
     };
     let start = from_end(start).max(0);
     let end = from_end(stop).saturating_add(1).min(len);
@@ -102,11 +95,7 @@ pub(super) fn resolve_range(start: i64, stop: i64, len: usize) -> Range<usize> {
 /// Resolves one index, negative ones counted from the end.
 pub(super) fn resolve_index(index: i64, len: usize) -> Option<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
-    let index = if index < 0 {
-        index.checked_add(len)?
-    } else {
-        index
-    };
+    let index = if index < 0 { index.checked_add(len)? } else { index };
     usize::try_from(index).ok().filter(|_| index < len)
 }
 

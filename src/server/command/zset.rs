@@ -34,21 +34,11 @@ pub(super) const COMMANDS: &[Command] = &[
         "zmpop",
         -4,
         flag::WRITE | flag::MOVABLEKEYS,
-        Keys::Counted {
-            count_at: 1,
-            dest: false,
-        },
+        Keys::Counted { count_at: 1, dest: false },
         "7.0.0",
         zmpop,
     ),
-    Command::new(
-        "zrandmember",
-        -2,
-        flag::READONLY,
-        Keys::ONE,
-        "6.2.0",
-        zrandmember,
-    ),
+    Command::new("zrandmember", -2, flag::READONLY, Keys::ONE, "6.2.0", zrandmember),
     Command::new("zscan", -3, flag::READONLY, Keys::ONE, "2.8.0", zscan),
 ];
 
@@ -90,15 +80,7 @@ fn zadd(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn zincrby(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    add(
-        ctx,
-        args,
-        2,
-        &AddOptions {
-            increment: true,
-            ..AddOptions::default()
-        },
-    )
+    add(ctx, args, 2, &AddOptions { increment: true, ..AddOptions::default() })
 }
 
 fn add(ctx: &mut Context<'_>, args: Args<'_>, at: usize, options: &AddOptions) -> Outcome {
@@ -109,8 +91,7 @@ fn add(ctx: &mut Context<'_>, args: Args<'_>, at: usize, options: &AddOptions) -
     if options.only_new && options.only_old {
         return Err("ERR XX and NX options at the same time are not compatible".into());
     }
-    if (options.only_up && options.only_down)
-        || (options.only_new && (options.only_up || options.only_down))
+    if (options.only_up && options.only_down) || (options.only_new && (options.only_up || options.only_down))
     {
         return Err("ERR GT, LT, and/or NX options at the same time are not compatible".into());
     }
@@ -141,11 +122,7 @@ fn add(ctx: &mut Context<'_>, args: Args<'_>, at: usize, options: &AddOptions) -
     let (mut added, mut changed, mut reply) = (0, 0, None);
     for (given, member) in pairs {
         let old = zset.score(member);
-        let score = if options.increment {
-            old.unwrap_or(0.0) + given
-        } else {
-            given
-        };
+        let score = if options.increment { old.unwrap_or(0.0) + given } else { given };
         if score.is_nan() {
             ctx.db.delete_if_empty(key);
             return Err("ERR resulting score is not a number (NaN)".into());
@@ -170,11 +147,7 @@ fn add(ctx: &mut Context<'_>, args: Args<'_>, at: usize, options: &AddOptions) -
     match (options.increment, reply) {
         (true, Some(score)) => ctx.out.double(score),
         (true, None) => ctx.out.nil(),
-        (false, _) => ctx.out.count(if options.count_changed {
-            added + changed
-        } else {
-            added
-        }),
+        (false, _) => ctx.out.count(if options.count_changed { added + changed } else { added }),
     }
     Ok(())
 }
@@ -182,11 +155,7 @@ fn add(ctx: &mut Context<'_>, args: Args<'_>, at: usize, options: &AddOptions) -
 fn zrem(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let removed = match ctx.db.write_zset(key)? {
-        Some(zset) => args
-            .iter()
-            .skip(2)
-            .filter(|member| zset.remove(member).is_some())
-            .count(),
+        Some(zset) => args.iter().skip(2).filter(|member| zset.remove(member).is_some()).count(),
         None => 0,
     };
     ctx.db.shrunk(key, removed);
@@ -201,10 +170,7 @@ fn zcard(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn zscore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let score = ctx
-        .db
-        .read_zset(args.at(1))?
-        .and_then(|zset| zset.score(args.at(2)));
+    let score = ctx.db.read_zset(args.at(1))?.and_then(|zset| zset.score(args.at(2)));
     score_or_nil(ctx.out, score);
     Ok(())
 }
@@ -273,22 +239,14 @@ fn pop(ctx: &mut Context<'_>, args: Args<'_>, max: bool) -> Outcome {
     if args.len() > 3 {
         return Err(CommandError::SYNTAX);
     }
-    let count = if args.len() == 3 {
-        Some(args.positive(2)?)
-    } else {
-        None
-    };
+    let count = if args.len() == 3 { Some(args.positive(2)?) } else { None };
     let key = args.at(1);
     if ctx.db.write_zset(key)?.is_none() {
         ctx.out.array(0);
         return Ok(());
     }
     // Without a count the reply is flat in both protocols.
-    let shape = if count.is_some() {
-        Shape::Pairs
-    } else {
-        Shape::Flat
-    };
+    let shape = if count.is_some() { Shape::Pairs } else { Shape::Flat };
     pop_scored(ctx, key, max, count.unwrap_or(1), shape)
 }
 
@@ -360,13 +318,7 @@ fn zmpop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if ctx.db.write_zset(key)?.is_some() {
             ctx.out.array(2);
             ctx.out.bulk(key);
-            return pop_scored(
-                ctx,
-                key,
-                pop.end == End::Tail,
-                pop.count,
-                Shape::AlwaysPairs,
-            );
+            return pop_scored(ctx, key, pop.end == End::Tail, pop.count, Shape::AlwaysPairs);
         }
     }
     ctx.out.nil_array();
@@ -387,11 +339,7 @@ pub(super) fn min_or_max(args: Args<'_>, index: usize) -> Result<End, CommandErr
 fn zrandmember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, mut random) = (args.at(1), ctx.db.fork_random());
     if args.len() == 2 {
-        match ctx
-            .db
-            .read_zset(key)?
-            .and_then(|zset| zset.random(&mut random))
-        {
+        match ctx.db.read_zset(key)?.and_then(|zset| zset.random(&mut random)) {
             Some((member, _)) => ctx.out.element(member),
             None => ctx.out.nil(),
         }
@@ -408,28 +356,14 @@ fn zrandmember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let own = |(member, score): (Element<'_>, f64)| (member.bytes().into_owned(), score.to_bits());
     let drawn: Vec<_> = match wanted {
-        Wanted::Repeats(count) => (0..count)
-            .map_while(|_| zset.random(&mut random).map(own))
-            .collect(),
+        Wanted::Repeats(count) => (0..count).map_while(|_| zset.random(&mut random).map(own)).collect(),
         Wanted::Different(count) => {
             let draw = |random: &mut Random| zset.random(random).map(own);
-            different(
-                count,
-                zset.len(),
-                &mut random,
-                || zset.members().map(own).collect(),
-                draw,
-            )
+            different(count, zset.len(), &mut random, || zset.members().map(own).collect(), draw)
         }
     };
-    let shape = if with_scores {
-        Shape::Pairs
-    } else {
-        Shape::Members
-    };
-    let members = drawn
-        .iter()
-        .map(|(member, bits)| (Element::Str(member), f64::from_bits(*bits)));
+    let shape = if with_scores { Shape::Pairs } else { Shape::Members };
+    let members = drawn.iter().map(|(member, bits)| (Element::Str(member), f64::from_bits(*bits)));
     scored(ctx.out, drawn.len(), shape, members);
     Ok(())
 }

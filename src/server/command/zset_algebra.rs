@@ -15,14 +15,8 @@ use crate::server::value::zset::Zset;
 
 const READ: u32 = flag::READONLY | flag::MOVABLEKEYS;
 const STORE: u32 = flag::WRITE | flag::DENYOOM | flag::MOVABLEKEYS;
-const FROM_FIRST: Keys = Keys::Counted {
-    count_at: 1,
-    dest: false,
-};
-const FROM_SECOND: Keys = Keys::Counted {
-    count_at: 2,
-    dest: true,
-};
+const FROM_FIRST: Keys = Keys::Counted { count_at: 1, dest: false };
+const FROM_SECOND: Keys = Keys::Counted { count_at: 2, dest: true };
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zunion", -3, READ, FROM_FIRST, "6.2.0", zunion),
@@ -85,11 +79,7 @@ fn zdiffstore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn reply_combined(ctx: &mut Context<'_>, args: Args<'_>, algebra: Algebra, name: &str) -> Outcome {
     let (result, with_scores) = combine(ctx, args, 1, algebra, name)?;
-    let shape = if with_scores {
-        Shape::Pairs
-    } else {
-        Shape::Members
-    };
+    let shape = if with_scores { Shape::Pairs } else { Shape::Members };
     scored(ctx.out, result.len(), shape, result.members());
     Ok(())
 }
@@ -103,13 +93,9 @@ fn store_combined(ctx: &mut Context<'_>, args: Args<'_>, algebra: Algebra, name:
 /// Reads how many keys follow argument `at`.
 fn numkeys(args: Args<'_>, at: usize, name: &str) -> Result<usize, CommandError> {
     let numkeys = usize::try_from(args.int(at)?).ok().filter(|n| *n > 0);
-    let numkeys = numkeys
-        .ok_or_else(|| format!("ERR at least 1 input key is needed for '{name}' command"))?;
-    if numkeys > args.len() - at - 1 {
-        Err(CommandError::SYNTAX)
-    } else {
-        Ok(numkeys)
-    }
+    let numkeys =
+        numkeys.ok_or_else(|| format!("ERR at least 1 input key is needed for '{name}' command"))?;
+    if numkeys > args.len() - at - 1 { Err(CommandError::SYNTAX) } else { Ok(numkeys) }
 }
 
 /// A source as members and scores, weight applied.
@@ -136,12 +122,9 @@ fn combine(
         if algebra != Algebra::Difference && args.is(option, "weights") && left > numkeys {
             for (number, source) in sources.iter_mut().enumerate() {
                 let weight = args.double(option + 1 + number);
-                let weight =
-                    weight.map_err(|_| CommandError::new("ERR weight value is not a float"))?;
+                let weight = weight.map_err(|_| CommandError::new("ERR weight value is not a float"))?;
                 for (_, score) in source {
-                    *score = Some(*score * weight)
-                        .filter(|score| !score.is_nan())
-                        .unwrap_or(0.0);
+                    *score = Some(*score * weight).filter(|score| !score.is_nan()).unwrap_or(0.0);
                 }
             }
             option += numkeys + 1;
@@ -174,8 +157,7 @@ fn combine(
 
 fn merge(sources: Vec<Source>, algebra: Algebra, aggregate: Aggregate) -> HashMap<Vec<u8>, f64> {
     let mut sources = sources.into_iter();
-    let mut result: HashMap<Vec<u8>, f64> =
-        sources.next().unwrap_or_default().into_iter().collect();
+    let mut result: HashMap<Vec<u8>, f64> = sources.next().unwrap_or_default().into_iter().collect();
     for source in sources {
         match algebra {
             Algebra::Union => {
@@ -210,10 +192,7 @@ fn source(ctx: &mut Context<'_>, key: &[u8]) -> Result<Source, CommandError> {
     let own = |member: Element<'_>| member.bytes().into_owned();
     match ctx.db.lookup_read(key) {
         None => Ok(Vec::new()),
-        Some(Value::Zset(zset)) => Ok(zset
-            .members()
-            .map(|(member, score)| (own(member), score))
-            .collect()),
+        Some(Value::Zset(zset)) => Ok(zset.members().map(|(member, score)| (own(member), score)).collect()),
         Some(Value::Set(set)) => Ok(set.members().map(|member| (own(member), 1.0)).collect()),
         Some(_) => Err(CommandError::WRONG_TYPE),
     }
@@ -227,7 +206,6 @@ fn zintercard(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let limit = limit_option(args, 2 + numkeys)?;
     let count = merge(sources, Algebra::Intersection, Aggregate::Sum).len();
-    ctx.out
-        .count(if limit == 0 { count } else { count.min(limit) });
+    ctx.out.count(if limit == 0 { count } else { count.min(limit) });
     Ok(())
 }

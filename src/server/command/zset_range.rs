@@ -19,64 +19,15 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zrange", -4, READ, Keys::ONE, "1.2.0", zrange),
     Command::new("zrevrange", -4, READ, Keys::ONE, "1.2.0", zrevrange),
     Command::new("zrangebyscore", -4, READ, Keys::ONE, "1.0.5", zrangebyscore),
-    Command::new(
-        "zrevrangebyscore",
-        -4,
-        READ,
-        Keys::ONE,
-        "2.2.0",
-        zrevrangebyscore,
-    ),
+    Command::new("zrevrangebyscore", -4, READ, Keys::ONE, "2.2.0", zrevrangebyscore),
     Command::new("zrangebylex", -4, READ, Keys::ONE, "2.8.9", zrangebylex),
-    Command::new(
-        "zrevrangebylex",
-        -4,
-        READ,
-        Keys::ONE,
-        "2.8.9",
-        zrevrangebylex,
-    ),
-    Command::new(
-        "zrangestore",
-        -5,
-        flag::WRITE | flag::DENYOOM,
-        Keys::TWO,
-        "6.2.0",
-        zrangestore,
-    ),
+    Command::new("zrevrangebylex", -4, READ, Keys::ONE, "2.8.9", zrevrangebylex),
+    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", zrangestore),
     Command::new("zcount", 4, READ | flag::FAST, Keys::ONE, "2.0.0", zcount),
-    Command::new(
-        "zlexcount",
-        4,
-        READ | flag::FAST,
-        Keys::ONE,
-        "2.8.9",
-        zlexcount,
-    ),
-    Command::new(
-        "zremrangebyrank",
-        4,
-        flag::WRITE,
-        Keys::ONE,
-        "2.0.0",
-        zremrangebyrank,
-    ),
-    Command::new(
-        "zremrangebyscore",
-        4,
-        flag::WRITE,
-        Keys::ONE,
-        "1.2.0",
-        zremrangebyscore,
-    ),
-    Command::new(
-        "zremrangebylex",
-        4,
-        flag::WRITE,
-        Keys::ONE,
-        "2.8.9",
-        zremrangebylex,
-    ),
+    Command::new("zlexcount", 4, READ | flag::FAST, Keys::ONE, "2.8.9", zlexcount),
+    Command::new("zremrangebyrank", 4, flag::WRITE, Keys::ONE, "2.0.0", zremrangebyrank),
+    Command::new("zremrangebyscore", 4, flag::WRITE, Keys::ONE, "1.2.0", zremrangebyscore),
+    Command::new("zremrangebylex", 4, flag::WRITE, Keys::ONE, "2.8.9", zremrangebylex),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,17 +66,12 @@ impl Bounds {
     /// Reads both ends from arguments `at` and `at + 1`. In reverse the higher end comes first,
     /// except for ranks, which are counted from the top instead.
     fn parse(args: Args<'_>, at: usize, by: By, reverse: bool) -> Result<Bounds, CommandError> {
-        let (min, max) = if reverse && by != By::Rank {
-            (at + 1, at)
-        } else {
-            (at, at + 1)
-        };
+        let (min, max) = if reverse && by != By::Rank { (at + 1, at) } else { (at, at + 1) };
         match by {
             By::Rank => Ok(Bounds::Ranks(args.int(min)?, args.int(max)?)),
             By::Score => {
                 let parse = |index| {
-                    score_bound(args.at(index))
-                        .ok_or(CommandError::new("ERR min or max is not a float"))
+                    score_bound(args.at(index)).ok_or(CommandError::new("ERR min or max is not a float"))
                 };
                 Ok(Bounds::Scores(parse(min)?, parse(max)?))
             }
@@ -142,11 +88,7 @@ impl Bounds {
             Bounds::Ranks(start, stop) => {
                 let len = zset.len();
                 let range = resolve_range(*start, *stop, len);
-                if reverse {
-                    len - range.end..len - range.start
-                } else {
-                    range
-                }
+                if reverse { len - range.end..len - range.start } else { range }
             }
             Bounds::Scores(min, max) => zset.ranks_by_score(*min, *max),
             Bounds::Lex(min, max) => zset.ranks_by_lex(min, max),
@@ -178,21 +120,16 @@ impl Query {
         }
         let (by, reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
         if limit.is_some() && by == By::Rank {
-            return Err("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX".into());
-        }
-        if with_scores && by == By::Lex {
             return Err(
-                "ERR syntax error, WITHSCORES not supported in combination with BYLEX".into(),
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+                    .into(),
             );
         }
+        if with_scores && by == By::Lex {
+            return Err("ERR syntax error, WITHSCORES not supported in combination with BYLEX".into());
+        }
         let (offset, limit) = limit.unwrap_or((0, -1));
-        Ok(Query {
-            bounds: Bounds::parse(args, at, by, reverse)?,
-            reverse,
-            with_scores,
-            offset,
-            limit,
-        })
+        Ok(Query { bounds: Bounds::parse(args, at, by, reverse)?, reverse, with_scores, offset, limit })
     }
 
     /// Resolves the query against a sorted set, LIMIT included.
@@ -214,109 +151,44 @@ impl Query {
 }
 
 fn zrange(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    range(
-        ctx,
-        args,
-        Form {
-            by: None,
-            reverse: None,
-            store: false,
-        },
-    )
+    range(ctx, args, Form { by: None, reverse: None, store: false })
 }
 
 fn zrevrange(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    range(
-        ctx,
-        args,
-        Form {
-            by: Some(By::Rank),
-            reverse: Some(true),
-            store: false,
-        },
-    )
+    range(ctx, args, Form { by: Some(By::Rank), reverse: Some(true), store: false })
 }
 
 fn zrangebyscore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    range(
-        ctx,
-        args,
-        Form {
-            by: Some(By::Score),
-            reverse: Some(false),
-            store: false,
-        },
-    )
+    range(ctx, args, Form { by: Some(By::Score), reverse: Some(false), store: false })
 }
 
 fn zrevrangebyscore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    range(
-        ctx,
-        args,
-        Form {
-            by: Some(By::Score),
-            reverse: Some(true),
-            store: false,
-        },
-    )
+    range(ctx, args, Form { by: Some(By::Score), reverse: Some(true), store: false })
 }
 
 fn zrangebylex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    range(
-        ctx,
-        args,
-        Form {
-            by: Some(By::Lex),
-            reverse: Some(false),
-            store: false,
-        },
-    )
+    range(ctx, args, Form { by: Some(By::Lex), reverse: Some(false), store: false })
 }
 
 fn zrevrangebylex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    range(
-        ctx,
-        args,
-        Form {
-            by: Some(By::Lex),
-            reverse: Some(true),
-            store: false,
-        },
-    )
+    range(ctx, args, Form { by: Some(By::Lex), reverse: Some(true), store: false })
 }
 
 fn range(ctx: &mut Context<'_>, args: Args<'_>, form: Form) -> Outcome {
     let query = Query::parse(args, 2, form)?;
-    let shape = if query.with_scores {
-        Shape::Pairs
-    } else {
-        Shape::Members
-    };
+    let shape = if query.with_scores { Shape::Pairs } else { Shape::Members };
     match ctx.db.read_zset(args.at(1))? {
         None => ctx.out.array(0),
         Some(zset) => {
             let ranks = query.ranks(zset);
-            scored(
-                ctx.out,
-                ranks.len(),
-                shape,
-                zset.range(ranks, query.reverse),
-            );
+            scored(ctx.out, ranks.len(), shape, zset.range(ranks, query.reverse));
         }
     }
     Ok(())
 }
 
 fn zrangestore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let query = Query::parse(
-        args,
-        3,
-        Form {
-            by: None,
-            reverse: None,
-            store: true,
-        },
-    )?;
+    let query = Query::parse(args, 3, Form { by: None, reverse: None, store: true })?;
     let (seed, limits) = (ctx.db.keyspace.seed(), &ctx.server.settings.limits);
     let mut result = Zset::new(seed);
     if let Some(zset) = ctx.db.read_zset(args.at(2))? {
@@ -352,10 +224,7 @@ fn zlexcount(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn count(ctx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
     let bounds = Bounds::parse(args, 2, by, false)?;
-    let count = ctx
-        .db
-        .read_zset(args.at(1))?
-        .map_or(0, |zset| bounds.ranks(zset, false).len());
+    let count = ctx.db.read_zset(args.at(1))?.map_or(0, |zset| bounds.ranks(zset, false).len());
     ctx.out.count(count);
     Ok(())
 }
@@ -386,10 +255,7 @@ fn remove(ctx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
 
 fn score_bound(text: &[u8]) -> Option<ScoreBound> {
     let inner = text.strip_prefix(b"(");
-    Some(ScoreBound {
-        score: parse_double(inner.unwrap_or(text))?,
-        exclusive: inner.is_some(),
-    })
+    Some(ScoreBound { score: parse_double(inner.unwrap_or(text))?, exclusive: inner.is_some() })
 }
 
 fn lex_bound(text: &[u8]) -> Option<LexBound> {

@@ -78,11 +78,7 @@ impl Db {
     }
 
     pub(crate) fn deadline(&self, key: &[u8]) -> Option<u64> {
-        if self.expires.is_empty() {
-            None
-        } else {
-            self.expires.get(key).copied()
-        }
+        if self.expires.is_empty() { None } else { self.expires.get(key).copied() }
     }
 
     pub(super) fn set_deadline(&mut self, key: &[u8], at_ms: u64) {
@@ -107,9 +103,7 @@ impl Db {
     pub(super) fn some_mortal_hashes(&mut self, count: usize) -> Vec<Key> {
         let mut keys = Vec::new();
         let from = self.mortal_cursor;
-        self.mortal_cursor = self
-            .mortal_hashes
-            .scan_some(from, count, |key, ()| keys.push(key.clone()));
+        self.mortal_cursor = self.mortal_hashes.scan_some(from, count, |key, ()| keys.push(key.clone()));
         keys
     }
 
@@ -135,18 +129,12 @@ impl Db {
 
     /// Walks keys, values and deadlines, those that are due included.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&Key, &Value, Option<u64>)> {
-        self.keys
-            .iter()
-            .map(|(key, object)| (key, &object.value, self.deadline(key)))
+        self.keys.iter().map(|(key, object)| (key, &object.value, self.deadline(key)))
     }
 
     /// Takes `key` out with its deadline.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<(Object, Option<u64>)> {
-        let deadline = if self.expires.is_empty() {
-            None
-        } else {
-            self.expires.remove(key)
-        };
+        let deadline = if self.expires.is_empty() { None } else { self.expires.remove(key) };
         let (_, object) = self.keys.remove(key)?;
         self.bytes = self.bytes.saturating_sub(object.weight() + key_bytes(key));
         Some((object, deadline.map(|(_, at_ms)| at_ms)))

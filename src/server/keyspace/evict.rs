@@ -37,10 +37,7 @@ impl Policy {
 
     fn only_volatile(self) -> bool {
         use Policy::{VolatileLfu, VolatileLru, VolatileRandom, VolatileTtl};
-        matches!(
-            self,
-            VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl
-        )
+        matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)
     }
 }
 
@@ -75,9 +72,7 @@ impl Keyspace {
         for (index, db) in self.dbs.iter().enumerate() {
             let candidates: Vec<(&Key, &Object)> = if policy.only_volatile() {
                 let keys = db.expires.sample(samples, &mut self.random);
-                keys.into_iter()
-                    .filter_map(|(key, _)| Some((key, db.keys.get(key)?)))
-                    .collect()
+                keys.into_iter().filter_map(|(key, _)| Some((key, db.keys.get(key)?))).collect()
             } else {
                 db.keys.sample(samples, &mut self.random)
             };

@@ -118,11 +118,7 @@ impl Keyspace {
         if self.active_expire.ran_out_of_time {
             self.active_expire.time_cap_reached += 1;
         }
-        let current = if sampled == 0 {
-            0.0
-        } else {
-            expired as f64 / sampled as f64 * 100.0
-        };
+        let current = if sampled == 0 { 0.0 } else { expired as f64 / sampled as f64 * 100.0 };
         self.active_expire.stale_percent = current * 0.05 + self.active_expire.stale_percent * 0.95;
     }
 
@@ -133,11 +129,7 @@ impl Keyspace {
             let (filled, buckets) = self.dbs[db].volatile_fill();
             // Below one percent the walk costs more than it finds; a resize will come.
             if filled == 0 || (buckets > 16 && filled * 100 / buckets < 1) {
-                self.dbs[db].avg_ttl_ms = if filled == 0 {
-                    0
-                } else {
-                    self.dbs[db].avg_ttl_ms
-                };
+                self.dbs[db].avg_ttl_ms = if filled == 0 { 0 } else { self.dbs[db].avg_ttl_ms };
                 break;
             }
             self.now_ms = clock.unix_ms();
@@ -182,11 +174,7 @@ impl Keyspace {
             }
         }
         if let Some(average) = live_ttl_ms.checked_div(live) {
-            let known = if db.avg_ttl_ms == 0 {
-                average
-            } else {
-                db.avg_ttl_ms
-            };
+            let known = if db.avg_ttl_ms == 0 { average } else { db.avg_ttl_ms };
             db.avg_ttl_ms = known / 50 * 49 + average / 50;
         }
         (sampled, due)

@@ -31,9 +31,7 @@ impl Keyspace {
         let now_ms = i64::try_from(self.now_ms).unwrap_or(i64::MAX);
         let mut gone = 0;
         for key in self.dbs[index].some_mortal_hashes(HASHES_PER_ROUND) {
-            let Some(Value::Hash(hash)) = self.dbs[index]
-                .get_mut(&key)
-                .map(|object| &mut object.value)
+            let Some(Value::Hash(hash)) = self.dbs[index].get_mut(&key).map(|object| &mut object.value)
             else {
                 self.dbs[index].forget_mortal_hash(&key);
                 continue;

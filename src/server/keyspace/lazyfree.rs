@@ -39,21 +39,15 @@ impl LazyFree {
         let (queue, garbage) = channel::<(Garbage, u64)>();
         let counters = Arc::new(Counters::default());
         let shared = Arc::clone(&counters);
-        let thread = std::thread::Builder::new()
-            .name("lazyfree".to_owned())
-            .spawn(move || {
-                for (item, objects) in garbage {
-                    drop(item);
-                    shared.pending.fetch_sub(objects, Ordering::Relaxed);
-                    shared.freed.fetch_add(objects, Ordering::Relaxed);
-                }
-            });
+        let thread = std::thread::Builder::new().name("lazyfree".to_owned()).spawn(move || {
+            for (item, objects) in garbage {
+                drop(item);
+                shared.pending.fetch_sub(objects, Ordering::Relaxed);
+                shared.freed.fetch_add(objects, Ordering::Relaxed);
+            }
+        });
         // Without a thread the channel is closed, and everything is freed on the spot.
-        LazyFree {
-            queue: Some(queue),
-            counters,
-            thread: thread.ok(),
-        }
+        LazyFree { queue: Some(queue), counters, thread: thread.ok() }
     }
 
     /// Hands `value` over if that is worth it, else drops it here.
@@ -71,10 +65,7 @@ impl LazyFree {
 
     fn send(&self, item: Garbage, objects: u64) {
         self.counters.pending.fetch_add(objects, Ordering::Relaxed);
-        let refused = self
-            .queue
-            .as_ref()
-            .is_none_or(|queue| queue.send((item, objects)).is_err());
+        let refused = self.queue.as_ref().is_none_or(|queue| queue.send((item, objects)).is_err());
         if refused {
             self.counters.pending.fetch_sub(objects, Ordering::Relaxed);
         }

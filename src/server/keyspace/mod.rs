@@ -25,10 +25,7 @@ use super::value::siphash::HashSeed;
 
 /// The settings that decide how keys go, under their Redis names.
 #[derive(Debug, Clone)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "one per lazyfree-lazy-* setting"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "one per lazyfree-lazy-* setting")]
 pub(crate) struct Settings {
     pub(crate) lazy_eviction: bool,
     pub(crate) lazy_expire: bool,
@@ -122,9 +119,7 @@ impl Keyspace {
             self.dbs.swap(a, b);
             for index in [a, b] {
                 let dbs = &self.dbs;
-                self.watches.touch_db(index, |key| {
-                    dbs[a].get(key).is_some() || dbs[b].get(key).is_some()
-                });
+                self.watches.touch_db(index, |key| dbs[a].get(key).is_some() || dbs[b].get(key).is_some());
             }
         }
     }
@@ -132,8 +127,7 @@ impl Keyspace {
     /// Empties one database.
     pub(crate) fn flush(&mut self, index: usize, lazy: bool) {
         let dbs = &self.dbs;
-        self.watches
-            .touch_db(index, |key| dbs[index].get(key).is_some());
+        self.watches.touch_db(index, |key| dbs[index].get(key).is_some());
         let old = std::mem::replace(&mut self.dbs[index], Db::new(self.seed));
         self.dirty += u64::try_from(old.len()).unwrap_or(0);
         if lazy && old.len() > 0 {
@@ -161,9 +155,7 @@ impl Keyspace {
 
     fn is_due(&self, db: usize, key: &[u8]) -> bool {
         // At its very millisecond a key is still alive.
-        self.dbs[db]
-            .deadline(key)
-            .is_some_and(|at_ms| at_ms < self.now_ms)
+        self.dbs[db].deadline(key).is_some_and(|at_ms| at_ms < self.now_ms)
     }
 
     /// Removes the key if its time has come: the lazy half of expiry.

@@ -16,11 +16,7 @@ const WEIGHT_UNIT: usize = 16;
 
 impl Object {
     pub(crate) fn new(value: Value, access: Access) -> Object {
-        let mut object = Object {
-            value,
-            access,
-            weight: 0,
-        };
+        let mut object = Object { value, access, weight: 0 };
         object.weigh();
         object
     }
@@ -35,9 +31,7 @@ impl Object {
 
     /// Returns the footprint at the last measurement, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        usize::try_from(self.weight)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(WEIGHT_UNIT)
+        usize::try_from(self.weight).unwrap_or(usize::MAX).saturating_mul(WEIGHT_UNIT)
     }
 }
 
@@ -58,11 +52,7 @@ const LFU_LOG_FACTOR: u32 = 10;
 
 impl Access {
     pub(crate) fn new(now_ms: u64, lfu: bool) -> Access {
-        if lfu {
-            Access(minutes(now_ms) << 8 | LFU_INITIAL)
-        } else {
-            Access(seconds(now_ms))
-        }
+        if lfu { Access(minutes(now_ms) << 8 | LFU_INITIAL) } else { Access(seconds(now_ms)) }
     }
 
     /// Notes a use. `luck` is a random number: a frequent key's counter seldom moves.

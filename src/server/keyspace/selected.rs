@@ -27,11 +27,7 @@ pub(crate) struct Selected<'a> {
 
 impl<'a> Selected<'a> {
     pub(super) fn new(keyspace: &'a mut Keyspace, index: usize) -> Selected<'a> {
-        Selected {
-            keyspace,
-            index,
-            no_touch: false,
-        }
+        Selected { keyspace, index, no_touch: false }
     }
 
     fn db(&self) -> &Db {
@@ -60,11 +56,7 @@ impl<'a> Selected<'a> {
 
     fn count(&mut self, hit: bool) {
         let stats = &mut self.keyspace.stats;
-        let counter = if hit {
-            &mut stats.hits
-        } else {
-            &mut stats.misses
-        };
+        let counter = if hit { &mut stats.hits } else { &mut stats.misses };
         *counter += 1;
     }
 
@@ -100,9 +92,7 @@ impl<'a> Selected<'a> {
         let random = &mut self.keyspace.random;
         let object = self.keyspace.dbs[self.index].get_mut(key)?;
         if !no_touch {
-            object.access.touch(now_ms, lfu, || {
-                u32::try_from(random.next_u64() >> 33).unwrap_or(0)
-            });
+            object.access.touch(now_ms, lfu, || u32::try_from(random.next_u64() >> 33).unwrap_or(0));
         }
         Some(object)
     }
@@ -123,8 +113,7 @@ impl<'a> Selected<'a> {
     /// Puts an object back under a name: RENAME, MOVE and COPY keep what they know of a key.
     pub(crate) fn put_object(&mut self, key: &[u8], object: Object) {
         if let Some(old) = self.db_mut().put(key, object) {
-            self.keyspace
-                .free(old.value, self.keyspace.settings.lazy_server_del);
+            self.keyspace.free(old.value, self.keyspace.settings.lazy_server_del);
         }
     }
 
@@ -155,14 +144,8 @@ impl<'a> Selected<'a> {
 
     /// Removes the key if its collection has become empty; call it after taking elements out.
     pub(crate) fn delete_if_empty(&mut self, key: &[u8]) -> bool {
-        let empty = self
-            .db()
-            .get(key)
-            .is_some_and(|object| object.value.is_empty());
-        empty
-            && self
-                .keyspace
-                .remove(self.index, key, self.keyspace.settings.lazy_server_del)
+        let empty = self.db().get(key).is_some_and(|object| object.value.is_empty());
+        empty && self.keyspace.remove(self.index, key, self.keyspace.settings.lazy_server_del)
     }
 
     /// Notes that the value under `key` changed in place: watchers, dirty counter, footprint.
@@ -173,8 +156,7 @@ impl<'a> Selected<'a> {
 
     /// Notes a change whose value was put in whole, and so has been weighed.
     pub(crate) fn note_change(&mut self, key: &[u8], changes: usize) {
-        self.keyspace
-            .changed(self.index, key, u64::try_from(changes).unwrap_or(0));
+        self.keyspace.changed(self.index, key, u64::try_from(changes).unwrap_or(0));
     }
 
     /// Removes a key whose deadline was just set to a moment in the past.

@@ -9,11 +9,7 @@ const TABLE: [u64; 256] = {
         let mut word = index as u64;
         let mut bit = 0;
         while bit < 8 {
-            word = if word & 1 == 1 {
-                word >> 1 ^ POLYNOMIAL
-            } else {
-                word >> 1
-            };
+            word = if word & 1 == 1 { word >> 1 ^ POLYNOMIAL } else { word >> 1 };
             bit += 1;
         }
         table[index] = word;

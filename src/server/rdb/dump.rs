@@ -30,23 +30,13 @@ pub(crate) fn dump(value: &Value) -> Vec<u8> {
 /// # Errors
 /// Fails on a newer version or a wrong checksum, and on anything that does not add up.
 pub(crate) fn restore(payload: &[u8], home: Home<'_>) -> Result<Value, RdbError> {
-    let checksum = RdbError {
-        offset: payload.len() as u64,
-        kind: RdbErrorKind::Checksum,
-    };
-    let Some((body, footer)) = payload
-        .len()
-        .checked_sub(FOOTER)
-        .map(|at| payload.split_at(at))
-    else {
+    let checksum = RdbError { offset: payload.len() as u64, kind: RdbErrorKind::Checksum };
+    let Some((body, footer)) = payload.len().checked_sub(FOOTER).map(|at| payload.split_at(at)) else {
         return Err(checksum);
     };
     let version = u16::from_le_bytes([footer[0], footer[1]]);
     if version > VERSION_MAX {
-        return Err(RdbError {
-            offset: body.len() as u64,
-            kind: RdbErrorKind::Version(version),
-        });
+        return Err(RdbError { offset: body.len() as u64, kind: RdbErrorKind::Version(version) });
     }
     // Unlike in a file, a checksum of zero is not taken for none.
     let (signed, crc) = payload.split_at(payload.len() - 8);
@@ -94,11 +84,7 @@ mod tests {
                 words.add(text.as_bytes(), &limits);
                 hash.set(text.as_bytes(), b"value", &limits);
                 zset.set(text.as_bytes(), f64::from(n) / 3.0, &limits);
-                stream.append(
-                    StreamId::new(u64::from(n) + 1, 0),
-                    &["field", &text],
-                    &limits,
-                );
+                stream.append(StreamId::new(u64::from(n) + 1, 0), &["field", &text], &limits);
             }
             let mut mortal = hash.clone();
             mortal.expire_at(b"element:1", 5_000_000_000_000);
@@ -124,34 +110,21 @@ mod tests {
     #[test]
     fn every_encoding_comes_back_as_it_was() {
         let limits = Limits::default();
-        let home = Home {
-            seed: HashSeed::default(),
-            limits: &limits,
-        };
+        let home = Home { seed: HashSeed::default(), limits: &limits };
         for value in values() {
             let bytes = dump(&value);
-            let back = restore(&bytes, home)
-                .unwrap_or_else(|error| panic!("{}: {error}", value.encoding()));
+            let back = restore(&bytes, home).unwrap_or_else(|error| panic!("{}: {error}", value.encoding()));
             assert_eq!(back.encoding(), value.encoding());
             let (again, first) = (dump(&back), bytes);
             // Tables come back in the order of another table size; what is sorted is the same bytes.
-            assert_eq!(
-                again.len(),
-                first.len(),
-                "{} {}",
-                value.type_name(),
-                value.encoding()
-            );
+            assert_eq!(again.len(), first.len(), "{} {}", value.type_name(), value.encoding());
         }
     }
 
     #[test]
     fn cut_and_flipped_dumps_are_refused_or_harmless() {
         let limits = Limits::default();
-        let home = Home {
-            seed: HashSeed::default(),
-            limits: &limits,
-        };
+        let home = Home { seed: HashSeed::default(), limits: &limits };
         for value in values().into_iter().take(13) {
             let bytes = dump(&value);
             let step = (bytes.len() / 300).max(1);
@@ -160,10 +133,7 @@ mod tests {
                 let mut broken = bytes.clone();
                 broken[at] ^= 1 << (at % 8);
                 let body = broken.len() - 8;
-                assert!(
-                    restore(&broken, home).is_err() || at >= body,
-                    "the checksum finds one flip"
-                );
+                assert!(restore(&broken, home).is_err() || at >= body, "the checksum finds one flip");
                 // Past the checksum: whatever is read must be usable.
                 let crc = crc64(0, &broken[..body]);
                 broken[body..].copy_from_slice(&crc.to_le_bytes());
@@ -181,21 +151,13 @@ mod tests {
         value.memory_usage(0);
         value.free_effort();
         let bytes = dump(&value);
-        let home = Home {
-            seed: HashSeed::default(),
-            limits: &limits,
-        };
+        let home = Home { seed: HashSeed::default(), limits: &limits };
         restore(&bytes, home).expect("what we write we read");
         match value {
             Value::String(mut string) => string.make_raw().push(0),
             Value::List(mut list) => {
                 list.elements().rev().for_each(drop);
-                list.insert(
-                    list.len() / 2,
-                    crate::server::value::quicklist::Side::After,
-                    b"new",
-                    &limits,
-                );
+                list.insert(list.len() / 2, crate::server::value::quicklist::Side::After, b"new", &limits);
                 list.remove_equal(b"element:1", 2, End::Tail, &limits);
                 while list.pop(End::Head).is_some() {}
             }
@@ -230,11 +192,7 @@ mod tests {
                     group.remove_consumer(b"alice");
                 }
                 let keep = crate::server::value::stream::Keep::Newest(1);
-                stream.trim(crate::server::value::stream::Trim {
-                    keep,
-                    approximate: false,
-                    limit: 0,
-                });
+                stream.trim(crate::server::value::stream::Trim { keep, approximate: false, limit: 0 });
             }
         }
     }

@@ -37,17 +37,10 @@ const RESERVE_MAX: usize = 1 << 24;
 ///
 /// # Errors
 /// Fails when the file cannot be written.
-pub(crate) fn save_file(
-    keyspace: &Keyspace,
-    path: &Path,
-    redis_version: &str,
-) -> Result<(), RdbError> {
+pub(crate) fn save_file(keyspace: &Keyspace, path: &Path, redis_version: &str) -> Result<(), RdbError> {
     let temporary = path.with_extension(format!("rdb.{}.tmp", std::process::id()));
     let written = File::create(&temporary).and_then(|file| {
-        let mut file = Checksummed {
-            file: BufWriter::new(file),
-            crc: 0,
-        };
+        let mut file = Checksummed { file: BufWriter::new(file), crc: 0 };
         write_all(keyspace, &mut file, redis_version)?;
         let crc = file.crc;
         file.file.write_all(&crc.to_le_bytes())?;
@@ -57,10 +50,7 @@ pub(crate) fn save_file(
     written.map_err(|error| {
         // What is left of it is of no use to anybody.
         let _ = fs::remove_file(&temporary);
-        RdbError {
-            offset: 0,
-            kind: RdbErrorKind::Io(error),
-        }
+        RdbError { offset: 0, kind: RdbErrorKind::Io(error) }
     })
 }
 
@@ -81,16 +71,9 @@ impl Checksummed {
 fn write_all(keyspace: &Keyspace, file: &mut Checksummed, redis_version: &str) -> io::Result<()> {
     let mut out = Writer::default();
     let mortal = |kind| matches!(kind, kind::HASH_TTL | kind::HASH_LISTPACK_TTL);
-    let any_mortal = keyspace
-        .dbs()
-        .iter()
-        .flat_map(Db::entries)
-        .any(|(_, value, _)| mortal(save::kind_of(value)));
-    let version = if any_mortal {
-        VERSION_FIELD_TTL
-    } else {
-        VERSION
-    };
+    let any_mortal =
+        keyspace.dbs().iter().flat_map(Db::entries).any(|(_, value, _)| mortal(save::kind_of(value)));
+    let version = if any_mortal { VERSION_FIELD_TTL } else { VERSION };
     out.raw(format!("REDIS{version:04}").as_bytes());
     for (name, value) in [
         ("redis-ver", redis_version.to_owned()),
@@ -103,12 +86,7 @@ fn write_all(keyspace: &Keyspace, file: &mut Checksummed, redis_version: &str) -
         out.string(name.as_bytes());
         out.string(value.as_bytes());
     }
-    for (index, db) in keyspace
-        .dbs()
-        .iter()
-        .enumerate()
-        .filter(|(_, db)| db.len() > 0)
-    {
+    for (index, db) in keyspace.dbs().iter().enumerate().filter(|(_, db)| db.len() > 0) {
         out.u8(opcode::SELECTDB);
         out.count(index);
         out.u8(opcode::RESIZEDB);
@@ -134,25 +112,15 @@ fn write_all(keyspace: &Keyspace, file: &mut Checksummed, redis_version: &str) -
 ///
 /// # Errors
 /// Fails on a file that cannot be read to its end; what came before the error has been loaded.
-pub(crate) fn load_file(
-    keyspace: &mut Keyspace,
-    path: &Path,
-    limits: &Limits,
-) -> Result<usize, RdbError> {
-    let file = File::open(path).map_err(|error| RdbError {
-        offset: 0,
-        kind: RdbErrorKind::Io(error),
-    })?;
+pub(crate) fn load_file(keyspace: &mut Keyspace, path: &Path, limits: &Limits) -> Result<usize, RdbError> {
+    let file = File::open(path).map_err(|error| RdbError { offset: 0, kind: RdbErrorKind::Io(error) })?;
     load(keyspace, BufReader::new(file), limits)
 }
 
 fn load(keyspace: &mut Keyspace, source: impl Read, limits: &Limits) -> Result<usize, RdbError> {
     let mut input = Reader::new(source);
     let version = header(&mut input)?;
-    let home = Home {
-        seed: keyspace.seed(),
-        limits,
-    };
+    let home = Home { seed: keyspace.seed(), limits };
     let (mut db, mut deadline, mut loaded) = (0, None, 0);
     loop {
         match input.u8()? {
@@ -216,9 +184,8 @@ fn load(keyspace: &mut Keyspace, source: impl Read, limits: &Limits) -> Result<u
 
 fn header<R: Read>(input: &mut Reader<R>) -> Result<u16, RdbError> {
     let magic: [u8; 9] = input.array()?;
-    let version = magic
-        .strip_prefix(b"REDIS")
-        .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    let version =
+        magic.strip_prefix(b"REDIS").and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     let version: u16 = version.ok_or_else(|| input.error(RdbErrorKind::NotRdb))?;
     if (1..=VERSION_MAX).contains(&version) {
         Ok(version)

@@ -60,10 +60,7 @@ pub(super) fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Reads a length; `Some(None)` is the end mark.
-#[allow(
-    clippy::option_option,
-    reason = "broken, the end, and a length are three answers"
-)]
+#[allow(clippy::option_option, reason = "broken, the end, and a length are three answers")]
 fn zipmap_len(rest: &mut &[u8]) -> Option<Option<usize>> {
     match take(rest, 1)?[0] {
         0xff => Some(None),

@@ -28,11 +28,7 @@ pub(crate) struct Home<'a> {
 }
 
 /// Reads what comes behind the type.
-pub(super) fn value<R: Read>(
-    input: &mut Reader<R>,
-    kind: u8,
-    home: Home<'_>,
-) -> Result<Value, RdbError> {
+pub(super) fn value<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<Value, RdbError> {
     let value = match kind {
         kind::STRING => Value::from(StringValue::encode(input.string()?)),
         kind::LIST | kind::LIST_ZIPLIST | kind::LIST_QUICKLIST | kind::LIST_QUICKLIST_2 => {
@@ -49,20 +45,12 @@ pub(super) fn value<R: Read>(
         kind::STREAM | kind::STREAM_2 | kind::STREAM_3 => Value::from(stream(input, kind)?),
         unknown => return Err(input.error(RdbErrorKind::UnknownType(unknown))),
     };
-    if value.is_empty() {
-        Err(input.corrupt("empty collection"))
-    } else {
-        Ok(value)
-    }
+    if value.is_empty() { Err(input.corrupt("empty collection")) } else { Ok(value) }
 }
 
 fn list<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<List, RdbError> {
     if matches!(kind, kind::LIST | kind::LIST_ZIPLIST) {
-        let elements = if kind == kind::LIST {
-            strings(input, 1)?
-        } else {
-            ziplist(input)?
-        };
+        let elements = if kind == kind::LIST { strings(input, 1)? } else { ziplist(input)? };
         let mut list = List::new();
         for element in elements {
             list.push_all(End::Tail, &[element], home.limits);
@@ -73,9 +61,7 @@ fn list<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<List
     for _ in 0..input.count()? {
         if kind == kind::LIST_QUICKLIST {
             let mut pack = Listpack::new();
-            ziplist(input)?
-                .iter()
-                .for_each(|element| pack.push_back(element));
+            ziplist(input)?.iter().for_each(|element| pack.push_back(element));
             list.push_node(pack);
             continue;
         }
@@ -111,9 +97,8 @@ fn set<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<Set, 
             for _ in 0..count {
                 let member = input.string()?;
                 // The first member chooses the encoding together with how many will follow.
-                let set = set.get_or_insert_with(|| {
-                    Set::new(&member, count.min(1 << 20), home.seed, home.limits)
-                });
+                let set =
+                    set.get_or_insert_with(|| Set::new(&member, count.min(1 << 20), home.seed, home.limits));
                 if !set.add(&member, home.limits) {
                     return Err(input.corrupt("set: a member twice"));
                 }
@@ -129,11 +114,7 @@ fn zset<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<Zset
     if matches!(kind, kind::ZSET | kind::ZSET_2) {
         for _ in 0..input.count()? {
             let member = input.string()?;
-            let score = if kind == kind::ZSET {
-                input.text_double()?
-            } else {
-                input.double()?
-            };
+            let score = if kind == kind::ZSET { input.text_double()? } else { input.double()? };
             if zset.set(&member, score, home.limits).is_some() {
                 return Err(input.corrupt("sorted set: a member twice"));
             }
@@ -142,10 +123,7 @@ fn zset<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<Zset
     }
     let elements = match kind {
         kind::ZSET_ZIPLIST => ziplist(input)?,
-        _ => listpack(input)?
-            .iter()
-            .map(|element| element.bytes().into_owned())
-            .collect(),
+        _ => listpack(input)?.iter().map(|element| element.bytes().into_owned()).collect(),
     };
     if elements.len() % 2 == 1 {
         return Err(input.corrupt("sorted set: a member without score"));
@@ -165,11 +143,7 @@ fn hash<R: Read>(input: &mut Reader<R>, kind: u8, home: Home<'_>) -> Result<Hash
     if kind == kind::HASH_LISTPACK {
         let pack = listpack(input)?;
         check_different(input, &pack, 2)?;
-        return Ok(Hash::from_encoding(
-            HashEncoding::Listpack(pack),
-            home.seed,
-            home.limits,
-        ));
+        return Ok(Hash::from_encoding(HashEncoding::Listpack(pack), home.seed, home.limits));
     }
     let elements = match kind {
         kind::HASH => strings(input, 2)?,
@@ -236,9 +210,7 @@ fn stream<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Stream, RdbError> 
         let key = input.string()?;
         let key = <[u8; 16]>::try_from(key).map_err(|_| input.corrupt("stream node key"))?;
         let pack = listpack(input)?;
-        stream
-            .load_node(StreamId::from_key(&key), pack)
-            .ok_or_else(|| input.corrupt("stream node"))?;
+        stream.load_node(StreamId::from_key(&key), pack).ok_or_else(|| input.corrupt("stream node"))?;
     }
     if input.len()? != stream.len() {
         return Err(input.corrupt("stream length"));
@@ -265,11 +237,8 @@ fn stream<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Stream, RdbError> 
 
 fn group<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Group, RdbError> {
     let last_id = id(input)?;
-    let entries_read = if kind == kind::STREAM {
-        None
-    } else {
-        Some(input.len()?).filter(|read| *read != u64::MAX)
-    };
+    let entries_read =
+        if kind == kind::STREAM { None } else { Some(input.len()?).filter(|read| *read != u64::MAX) };
     let mut group = Group::new(last_id, entries_read);
     let mut pending = std::collections::BTreeMap::new();
     for _ in 0..input.count()? {
@@ -282,11 +251,7 @@ fn group<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Group, RdbError> {
     for _ in 0..input.count()? {
         let name = input.string()?;
         let seen_ms = input.u64_le()?;
-        let active_ms = if kind == kind::STREAM_3 {
-            input.u64_le()?
-        } else {
-            seen_ms
-        };
+        let active_ms = if kind == kind::STREAM_3 { input.u64_le()? } else { seen_ms };
         if !group.add_consumer(&name, seen_ms) {
             return Err(input.corrupt("stream: a consumer twice"));
         }
@@ -301,11 +266,7 @@ fn group<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Group, RdbError> {
             group.assign(StreamId::from_key(&key), &name, delivered_ms, deliveries);
         }
     }
-    if pending.is_empty() {
-        Ok(group)
-    } else {
-        Err(input.corrupt("stream: pending for no consumer"))
-    }
+    if pending.is_empty() { Ok(group) } else { Err(input.corrupt("stream: pending for no consumer")) }
 }
 
 fn id<R: Read>(input: &mut Reader<R>) -> Result<StreamId, RdbError> {
@@ -314,10 +275,7 @@ fn id<R: Read>(input: &mut Reader<R>) -> Result<StreamId, RdbError> {
 
 /// Reads `count * of` strings. Nothing is reserved: the count may be a lie.
 fn strings<R: Read>(input: &mut Reader<R>, of: usize) -> Result<Vec<Vec<u8>>, RdbError> {
-    let count = input
-        .count()?
-        .checked_mul(of)
-        .ok_or_else(|| input.corrupt("length"))?;
+    let count = input.count()?.checked_mul(of).ok_or_else(|| input.corrupt("length"))?;
     (0..count).map(|_| input.string()).collect()
 }
 
@@ -340,11 +298,7 @@ where
         return Err(input.corrupt("listpack: half an entry"));
     }
     let mut seen = HashSet::new();
-    if pack
-        .iter()
-        .step_by(of)
-        .all(|element| seen.insert(element.bytes()))
-    {
+    if pack.iter().step_by(of).all(|element| seen.insert(element.bytes())) {
         Ok(())
     } else {
         Err(input.corrupt("listpack: an entry twice"))

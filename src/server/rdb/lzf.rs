@@ -21,9 +21,8 @@ pub(super) fn compress(input: &[u8]) -> Option<Vec<u8>> {
     while at + 2 < input.len() {
         let slot = hash(&input[at..]);
         let candidate = std::mem::replace(&mut seen[slot], at + 1).checked_sub(1);
-        let length = candidate
-            .filter(|from| at - from <= OFFSET_MAX)
-            .map_or(0, |from| common(input, from, at));
+        let length =
+            candidate.filter(|from| at - from <= OFFSET_MAX).map_or(0, |from| common(input, from, at));
         if length < 3 {
             at += 1;
             continue;

@@ -27,11 +27,7 @@ enum Length {
 
 impl<R: Read> Reader<R> {
     pub(super) fn new(source: R) -> Reader<R> {
-        Reader {
-            source,
-            offset: 0,
-            crc: 0,
-        }
+        Reader { source, offset: 0, crc: 0 }
     }
 
     pub(super) fn crc(&self) -> u64 {
@@ -39,10 +35,7 @@ impl<R: Read> Reader<R> {
     }
 
     pub(super) fn error(&self, kind: RdbErrorKind) -> RdbError {
-        RdbError {
-            offset: self.offset,
-            kind,
-        }
+        RdbError { offset: self.offset, kind }
     }
 
     pub(super) fn corrupt(&self, what: &'static str) -> RdbError {
@@ -51,9 +44,7 @@ impl<R: Read> Reader<R> {
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], RdbError> {
         let mut bytes = [0; N];
-        self.source
-            .read_exact(&mut bytes)
-            .map_err(|error| self.error(RdbErrorKind::Io(error)))?;
+        self.source.read_exact(&mut bytes).map_err(|error| self.error(RdbErrorKind::Io(error)))?;
         self.advance(&bytes);
         Ok(bytes)
     }
@@ -81,11 +72,7 @@ impl<R: Read> Reader<R> {
 
     fn score(&mut self, make: fn([u8; 8]) -> f64) -> Result<f64, RdbError> {
         let value = make(self.array()?);
-        if value.is_nan() {
-            Err(self.corrupt("score"))
-        } else {
-            Ok(value)
-        }
+        if value.is_nan() { Err(self.corrupt("score")) } else { Ok(value) }
     }
 
     /// Reads a score as text, the way of files before version 8.
@@ -119,15 +106,13 @@ impl<R: Read> Reader<R> {
     pub(super) fn string(&mut self) -> Result<Vec<u8>, RdbError> {
         match self.length()? {
             Length::Plain(len) => self.bytes(len),
-            Length::Special(0) => self
-                .array()
-                .map(|bytes| i8::from_le_bytes(bytes).to_string().into_bytes()),
-            Length::Special(1) => self
-                .array()
-                .map(|bytes| i16::from_le_bytes(bytes).to_string().into_bytes()),
-            Length::Special(2) => self
-                .array()
-                .map(|bytes| i32::from_le_bytes(bytes).to_string().into_bytes()),
+            Length::Special(0) => self.array().map(|bytes| i8::from_le_bytes(bytes).to_string().into_bytes()),
+            Length::Special(1) => {
+                self.array().map(|bytes| i16::from_le_bytes(bytes).to_string().into_bytes())
+            }
+            Length::Special(2) => {
+                self.array().map(|bytes| i32::from_le_bytes(bytes).to_string().into_bytes())
+            }
             Length::Special(3) => {
                 let (small, len) = (self.len()?, self.len()?);
                 if len > STRING_MAX {

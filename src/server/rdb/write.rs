@@ -48,10 +48,7 @@ impl Writer {
     }
 
     /// Writes a length: 6 bits, 14 bits, or a marker and 32 or 64 bits, big-endian.
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "each arm keeps the bits its range has"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "each arm keeps the bits its range has")]
     pub(super) fn len(&mut self, len: u64) {
         match len {
             0..0x40 => self.u8(len as u8),

@@ -51,9 +51,7 @@ fn take_double_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a 
         match rest {
             [] => return None,
             [b'"', tail @ ..] => return Some(tail),
-            [b'\\', b'x', high, low, tail @ ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
+            [b'\\', b'x', high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 word.push(hex(*high) * 16 + hex(*low));
                 rest = tail;
             }
@@ -107,12 +105,7 @@ mod tests {
 
     fn words(line: &str) -> Option<Vec<String>> {
         let words = split_words(line.as_bytes())?;
-        Some(
-            words
-                .iter()
-                .map(|word| word.escape_ascii().to_string())
-                .collect(),
-        )
+        Some(words.iter().map(|word| word.escape_ascii().to_string()).collect())
     }
 
     #[test]
@@ -125,11 +118,7 @@ mod tests {
             (r#"a"b" c"#, vec!["ab", "c"]),
             (r#""""#, vec![""]),
         ] {
-            assert_eq!(
-                words(line),
-                Some(expected.into_iter().map(String::from).collect()),
-                "{line}"
-            );
+            assert_eq!(words(line), Some(expected.into_iter().map(String::from).collect()), "{line}");
         }
     }
 

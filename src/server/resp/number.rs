@@ -40,12 +40,8 @@ pub(crate) fn double_text(value: f64) -> String {
         return format!("{value:.0}");
     }
     let scientific = format!("{:e}", value.abs());
-    let (mantissa, exponent) = scientific
-        .split_once('e')
-        .expect("LowerExp always writes an e");
-    let exponent: i32 = exponent
-        .parse()
-        .expect("LowerExp writes a decimal exponent");
+    let (mantissa, exponent) = scientific.split_once('e').expect("LowerExp always writes an e");
+    let exponent: i32 = exponent.parse().expect("LowerExp writes a decimal exponent");
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let count = i32::try_from(digits.len()).expect("a double has at most 17 digits");
     // value = 0.d1d2d3... x 10^(exponent + 1); trailing = power of ten of the last digit.
@@ -75,12 +71,9 @@ mod tests {
 
     #[test]
     fn only_canonical_integers_are_integers() {
-        for (text, value) in [
-            ("0", 0),
-            ("-1", -1),
-            ("9223372036854775807", i64::MAX),
-            ("-9223372036854775808", i64::MIN),
-        ] {
+        for (text, value) in
+            [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
+        {
             assert_eq!(parse_i64(text.as_bytes()), Some(value), "{text}");
         }
         for text in [
@@ -101,11 +94,7 @@ mod tests {
     }
 
     #[test]
-    #[allow(
-        clippy::unreadable_literal,
-        clippy::excessive_precision,
-        reason = "spelled as a client would"
-    )]
+    #[allow(clippy::unreadable_literal, clippy::excessive_precision, reason = "spelled as a client would")]
     fn doubles_read_as_redis_writes_them() {
         for (value, text) in [
             (0.0, "0"),

@@ -26,10 +26,7 @@ pub(crate) struct Deferred(usize);
 
 impl Reply {
     pub(crate) fn new(proto: Proto) -> Reply {
-        Reply {
-            bytes: Vec::new(),
-            proto,
-        }
+        Reply { bytes: Vec::new(), proto }
     }
 
     pub(crate) fn proto(&self) -> Proto {
@@ -173,10 +170,7 @@ impl Reply {
         }
     }
 
-    #[allow(
-        dead_code,
-        reason = "RESP3 has it; Redis answers with integers where one expects it"
-    )]
+    #[allow(dead_code, reason = "RESP3 has it; Redis answers with integers where one expects it")]
     pub(crate) fn bool(&mut self, value: bool) {
         match (self.proto, value) {
             (Proto::Resp2, _) => self.int(i64::from(value)),
@@ -251,18 +245,12 @@ impl Digits {
 }
 
 fn itoa(value: i64) -> Digits {
-    let mut digits = Digits {
-        buffer: [0; 20],
-        start: 20,
-    };
+    let mut digits = Digits { buffer: [0; 20], start: 20 };
     let mut rest = value.unsigned_abs();
     loop {
         digits.start -= 1;
         // The remainder of a division by ten is one digit.
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "a remainder by ten is below ten"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "a remainder by ten is below ten")]
         let digit = (rest % 10) as u8;
         digits.buffer[digits.start] = b'0' + digit;
         rest /= 10;
@@ -292,16 +280,8 @@ mod tests {
         type Case = (fn(&mut Reply), &'static str, &'static str);
         let cases: [Case; 13] = [
             (|r| r.ok(), r"+OK\r\n", r"+OK\r\n"),
-            (
-                |r| r.error(b"ERR a\r\nb"),
-                r"-ERR a  b\r\n",
-                r"-ERR a  b\r\n",
-            ),
-            (
-                |r| r.int(i64::MIN),
-                r":-9223372036854775808\r\n",
-                r":-9223372036854775808\r\n",
-            ),
+            (|r| r.error(b"ERR a\r\nb"), r"-ERR a  b\r\n", r"-ERR a  b\r\n"),
+            (|r| r.int(i64::MIN), r":-9223372036854775808\r\n", r":-9223372036854775808\r\n"),
             (|r| r.bulk(b"a\0"), r"$2\r\na\x00\r\n", r"$2\r\na\x00\r\n"),
             (|r| r.bulk_int(-10), r"$3\r\n-10\r\n", r"$3\r\n-10\r\n"),
             (Reply::nil, r"$-1\r\n", r"_\r\n"),

@@ -56,21 +56,14 @@ impl<'a> Args<'a> {
         self.get(index).unwrap_or_default()
     }
 
-    pub(crate) fn iter(
-        &self,
-    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
         let bytes = self.bytes;
-        self.spans
-            .iter()
-            .map(move |span| &bytes[span.start..span.start + span.len])
+        self.spans.iter().map(move |span| &bytes[span.start..span.start + span.len])
     }
 
     /// Returns the arguments from `index` on.
     pub(crate) fn from(&self, index: usize) -> Args<'a> {
-        Args {
-            bytes: self.bytes,
-            spans: self.spans.get(index..).unwrap_or_default(),
-        }
+        Args { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
     }
 
     pub(crate) fn to_owned(self) -> OwnedArgs {
@@ -95,18 +88,12 @@ pub(crate) struct OwnedArgs {
 
 impl OwnedArgs {
     pub(crate) fn push(&mut self, arg: &[u8]) {
-        self.spans.push(Span {
-            start: self.bytes.len(),
-            len: arg.len(),
-        });
+        self.spans.push(Span { start: self.bytes.len(), len: arg.len() });
         self.bytes.extend_from_slice(arg);
     }
 
     pub(crate) fn as_args(&self) -> Args<'_> {
-        Args {
-            bytes: &self.bytes,
-            spans: &self.spans,
-        }
+        Args { bytes: &self.bytes, spans: &self.spans }
     }
 
     fn clear(&mut self) {
@@ -177,24 +164,15 @@ impl RequestParser {
     pub(crate) fn args<'a>(&'a self, request: &'a [u8]) -> Args<'a> {
         match &self.inline {
             Some(words) => words.as_args(),
-            None => Args {
-                bytes: request,
-                spans: &self.spans,
-            },
+            None => Args { bytes: request, spans: &self.spans },
         }
     }
 
-    fn parse_multibulk_header(
-        &mut self,
-        request: &[u8],
-        limits: Limits,
-    ) -> Result<Option<i64>, String> {
+    fn parse_multibulk_header(&mut self, request: &[u8], limits: Limits) -> Result<Option<i64>, String> {
         let Some(line) = self.take_line(request, "too big mbulk count string")? else {
             return Ok(None);
         };
-        let count = parse_i64(line)
-            .filter(|count| *count <= ARGS_MAX)
-            .ok_or("invalid multibulk length")?;
+        let count = parse_i64(line).filter(|count| *count <= ARGS_MAX).ok_or("invalid multibulk length")?;
         if count > ARGS_MAX_UNAUTHENTICATED && !limits.authenticated {
             return Err("unauthenticated multibulk length".to_owned());
         }
@@ -215,10 +193,7 @@ impl RequestParser {
                 self.bulk_len = Some(len);
                 return Ok(Progress::Partial);
             }
-            self.spans.push(Span {
-                start: self.at,
-                len,
-            });
+            self.spans.push(Span { start: self.at, len });
             self.at += len + 2;
             self.bulk_len = None;
             self.pending -= 1;
@@ -227,11 +202,7 @@ impl RequestParser {
         Ok(Progress::Complete(std::mem::take(&mut self.at)))
     }
 
-    fn parse_bulk_header(
-        &mut self,
-        request: &[u8],
-        limits: Limits,
-    ) -> Result<Option<usize>, String> {
+    fn parse_bulk_header(&mut self, request: &[u8], limits: Limits) -> Result<Option<usize>, String> {
         match request.get(self.at) {
             None => return Ok(None),
             Some(b'$') => {}
@@ -251,28 +222,14 @@ impl RequestParser {
         if len > BULK_MAX_UNAUTHENTICATED && !limits.authenticated {
             return Err("unauthenticated bulk length".to_owned());
         }
-        usize::try_from(len)
-            .map(Some)
-            .map_err(|_| "invalid bulk length".to_owned())
+        usize::try_from(len).map(Some).map_err(|_| "invalid bulk length".to_owned())
     }
 
     /// Takes the rest of a `*N` or `$N` line, without its marker and CRLF.
-    fn take_line<'a>(
-        &mut self,
-        request: &'a [u8],
-        too_long: &str,
-    ) -> Result<Option<&'a [u8]>, String> {
+    fn take_line<'a>(&mut self, request: &'a [u8], too_long: &str) -> Result<Option<&'a [u8]>, String> {
         let rest = &request[self.at..];
-        let Some(end) = rest
-            .iter()
-            .take(LINE_MAX + 1)
-            .position(|byte| *byte == b'\r')
-        else {
-            return if rest.len() > LINE_MAX {
-                Err(too_long.to_owned())
-            } else {
-                Ok(None)
-            };
+        let Some(end) = rest.iter().take(LINE_MAX + 1).position(|byte| *byte == b'\r') else {
+            return if rest.len() > LINE_MAX { Err(too_long.to_owned()) } else { Ok(None) };
         };
         if rest.len() < end + 2 {
             return Ok(None);
@@ -282,19 +239,13 @@ impl RequestParser {
     }
 
     fn parse_inline(&mut self, request: &[u8]) -> Result<Progress, String> {
-        let Some(end) = request
-            .iter()
-            .take(LINE_MAX + 1)
-            .position(|byte| *byte == b'\n')
-        else {
+        let Some(end) = request.iter().take(LINE_MAX + 1).position(|byte| *byte == b'\n') else {
             if request.len() > LINE_MAX {
                 return Err("too big inline request".to_owned());
             }
             return Ok(Progress::Partial);
         };
-        let line = request[..end]
-            .strip_suffix(b"\r")
-            .unwrap_or(&request[..end]);
+        let line = request[..end].strip_suffix(b"\r").unwrap_or(&request[..end]);
         let words = split_words(line).ok_or("unbalanced quotes in request")?;
         let inline = self.inline.get_or_insert_default();
         inline.clear();
@@ -309,10 +260,7 @@ impl RequestParser {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        bulk_len_max: 512 * 1024 * 1024,
-        authenticated: true,
-    };
+    const LIMITS: Limits = Limits { bulk_len_max: 512 * 1024 * 1024, authenticated: true };
 
     /// Feeds `bytes` in pieces of `step` and returns each request, words joined by a bar.
     fn requests(bytes: &[u8], step: usize, limits: Limits) -> Result<Vec<String>, String> {
@@ -324,10 +272,7 @@ mod tests {
                 Progress::Complete(len) => {
                     let args = parser.args(&bytes[start..end]);
                     found.push(
-                        args.iter()
-                            .map(|arg| arg.escape_ascii().to_string())
-                            .collect::<Vec<_>>()
-                            .join("|"),
+                        args.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join("|"),
                     );
                     start += len;
                 }
@@ -339,15 +284,10 @@ mod tests {
 
     #[test]
     fn a_request_reads_the_same_however_it_is_cut() {
-        let bytes =
-            b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n\r\nPING \"x y\"\r\n*0\r\n*-1\r\n*1\r\n$0\r\n\r\n";
+        let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n\r\nPING \"x y\"\r\n*0\r\n*-1\r\n*1\r\n$0\r\n\r\n";
         for step in 1..bytes.len() {
             let found = requests(bytes, step, LIMITS).expect("the bytes are well formed");
-            assert_eq!(
-                found,
-                [r"GET|a\r\nb", "", "PING|x y", "", "", ""],
-                "step {step}"
-            );
+            assert_eq!(found, [r"GET|a\r\nb", "", "PING|x y", "", "", ""], "step {step}");
         }
     }
 
@@ -374,14 +314,8 @@ mod tests {
 
     #[test]
     fn a_stranger_may_send_little() {
-        let stranger = Limits {
-            authenticated: false,
-            ..LIMITS
-        };
-        assert_eq!(
-            requests(b"*11\r\n", 9, stranger),
-            Err("unauthenticated multibulk length".to_owned())
-        );
+        let stranger = Limits { authenticated: false, ..LIMITS };
+        assert_eq!(requests(b"*11\r\n", 9, stranger), Err("unauthenticated multibulk length".to_owned()));
         assert_eq!(
             requests(b"*1\r\n$16385\r\n", 99, stranger),
             Err("unauthenticated bulk length".to_owned())
@@ -394,9 +328,7 @@ mod tests {
         let mut random = crate::server::value::random::Random::new(1);
         for _ in 0..20_000 {
             let len = random.below(40);
-            let bytes: Vec<u8> = (0..len)
-                .map(|_| alphabet[random.below(alphabet.len())])
-                .collect();
+            let bytes: Vec<u8> = (0..len).map(|_| alphabet[random.below(alphabet.len())]).collect();
             let whole = requests(&bytes, bytes.len().max(1), LIMITS);
             let cut = requests(&bytes, 1, LIMITS);
             if whole.is_ok() {

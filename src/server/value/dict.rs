@@ -73,16 +73,10 @@ pub struct Dict<K, V> {
 
 impl<K, V> Table<K, V> {
     const fn empty() -> Self {
-        Self {
-            buckets: Vec::new(),
-            used: 0,
-        }
+        Self { buckets: Vec::new(), used: 0 }
     }
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "masked to the table size on the same line"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "masked to the table size on the same line")]
     fn slot(&self, hash: u64) -> usize {
         hash as usize & (self.buckets.len() - 1)
     }
@@ -99,21 +93,14 @@ impl<K: Clone, V: Clone> Table<K, V> {
     fn with_buckets(count: usize) -> Self {
         // `vec![None; n]` of a nullable pointer is calloc: the kernel hands out zero pages as they
         // are touched, so a new table of 16 MB costs nothing now. (This is why `Clone` is asked for.)
-        Self {
-            buckets: vec![None; count],
-            used: 0,
-        }
+        Self { buckets: vec![None; count], used: 0 }
     }
 }
 
 impl<K, V> Dict<K, V> {
     /// Makes an empty dict; it allocates nothing until the first insert.
     pub const fn new(seed: HashSeed) -> Self {
-        Self {
-            tables: [Table::empty(), Table::empty()],
-            rehash_at: None,
-            seed,
-        }
+        Self { tables: [Table::empty(), Table::empty()], rehash_at: None, seed }
     }
 
     /// Returns the number of entries.
@@ -153,12 +140,7 @@ impl<K, V> Dict<K, V> {
 
     /// Returns the entries in bucket order, the table in use first.
     pub fn iter(&self) -> Iter<'_, K, V> {
-        Iter {
-            tables: [&self.tables[0].buckets, &self.tables[1].buckets],
-            table: 0,
-            slot: 0,
-            entry: None,
-        }
+        Iter { tables: [&self.tables[0].buckets, &self.tables[1].buckets], table: 0, slot: 0, entry: None }
     }
 
     /// Picks an entry: a random bucket that is not empty, then a random entry of its chain. Not
@@ -172,16 +154,10 @@ impl<K, V> Dict<K, V> {
         loop {
             // The first `skip` buckets of the old table are known to be empty.
             let at = skip + random.below(self.buckets() - skip);
-            let head = if at < old {
-                &self.tables[0].buckets[at]
-            } else {
-                &self.tables[1].buckets[at - old]
-            };
+            let head = if at < old { &self.tables[0].buckets[at] } else { &self.tables[1].buckets[at - old] };
             if head.is_some() {
                 let length = chain(head).count();
-                return chain(head)
-                    .nth(random.below(length))
-                    .map(|entry| (&entry.key, &entry.value));
+                return chain(head).nth(random.below(length)).map(|entry| (&entry.key, &entry.value));
             }
         }
     }
@@ -198,11 +174,7 @@ impl<K, V> Dict<K, V> {
         let (old, total) = (self.tables[0].buckets.len(), self.buckets());
         let mut at = random.below(total);
         for _ in 0..total.min(count.saturating_mul(10)) {
-            let head = if at < old {
-                &self.tables[0].buckets[at]
-            } else {
-                &self.tables[1].buckets[at - old]
-            };
+            let head = if at < old { &self.tables[0].buckets[at] } else { &self.tables[1].buckets[at - old] };
             for entry in chain(head) {
                 found.push((&entry.key, &entry.value));
                 if found.len() == wanted {
@@ -216,10 +188,7 @@ impl<K, V> Dict<K, V> {
 
     /// Emits the bucket under `cursor` and returns the next cursor, 0 at the end. See the module's
     /// essay for the promise. Any cursor is valid: what a client made up is masked to the table.
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "masked to the table size on the same line"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "masked to the table size on the same line")]
     pub fn scan(&self, cursor: u64, mut emit: impl FnMut(&K, &V)) -> u64 {
         if self.is_empty() {
             return 0;
@@ -235,15 +204,8 @@ impl<K, V> Dict<K, V> {
             emit_bucket(old, cursor, mask);
             return advance(cursor, mask);
         }
-        let (small, large) = if old.buckets.len() <= new.buckets.len() {
-            (old, new)
-        } else {
-            (new, old)
-        };
-        let (small_mask, large_mask) = (
-            small.buckets.len() as u64 - 1,
-            large.buckets.len() as u64 - 1,
-        );
+        let (small, large) = if old.buckets.len() <= new.buckets.len() { (old, new) } else { (new, old) };
+        let (small_mask, large_mask) = (small.buckets.len() as u64 - 1, large.buckets.len() as u64 - 1);
         emit_bucket(small, cursor, small_mask);
         let mut cursor = cursor;
         loop {
@@ -435,10 +397,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Dict<K, V> {
     /// Starts a shrink when fewer than one bucket in ten would be filled.
     pub fn shrink_if_sparse(&mut self) {
         let size = self.tables[0].buckets.len();
-        if !self.is_rehashing()
-            && size > INITIAL_BUCKETS
-            && self.len() * 100 < size * MIN_FILL_PERCENT
-        {
+        if !self.is_rehashing() && size > INITIAL_BUCKETS && self.len() * 100 < size * MIN_FILL_PERCENT {
             self.resize(self.len());
         }
     }
@@ -449,14 +408,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Dict<K, V> {
             self.resize(used + 1);
         }
         let target = usize::from(self.is_rehashing());
-        self.tables[target].push(
-            hash,
-            Box::new(Entry {
-                next: None,
-                key,
-                value,
-            }),
-        );
+        self.tables[target].push(hash, Box::new(Entry { next: None, key, value }));
     }
 
     fn resize(&mut self, count: usize) {
@@ -533,10 +485,7 @@ fn chain<K, V>(head: &Bucket<K, V>) -> impl Iterator<Item = &Entry<K, V>> {
 /// Adds one to the bits of `cursor` under `mask`, counting from the top.
 fn advance(cursor: u64, mask: u64) -> u64 {
     // With the bits above the mask set, the carry out of the reversed low end falls into our top bit.
-    (cursor | !mask)
-        .reverse_bits()
-        .wrapping_add(1)
-        .reverse_bits()
+    (cursor | !mask).reverse_bits().wrapping_add(1).reverse_bits()
 }
 
 #[cfg(test)]
@@ -630,10 +579,8 @@ mod tests {
     fn random_reaches_every_entry() {
         let dict = filled(50);
         let mut random = Random::new(3);
-        let seen: HashSet<u32> = (0..5000)
-            .filter_map(|_| dict.random(&mut random))
-            .map(|(_, n)| *n)
-            .collect();
+        let seen: HashSet<u32> =
+            (0..5000).filter_map(|_| dict.random(&mut random)).map(|(_, n)| *n).collect();
         assert_eq!(seen.len(), 50);
         assert_eq!(dict.sample(10, &mut random).len(), 10);
     }

@@ -34,8 +34,7 @@ impl Value {
             },
             Self::Stream(stream) => {
                 let first = stream.groups.values().next();
-                let groups =
-                    first.map_or(0, |group| stream.groups.len() * (1 + group.pending.len()));
+                let groups = first.map_or(0, |group| stream.groups.len() * (1 + group.pending.len()));
                 stream.nodes().nodes() + groups
             }
         }

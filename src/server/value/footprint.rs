@@ -89,9 +89,7 @@ fn set_bytes(set: &Set, samples: usize) -> usize {
         SetEncoding::Intset(ints) => OBJECT + usable(ints.byte_len()),
         SetEncoding::Listpack(pack) => OBJECT + usable(pack.byte_len()),
         SetEncoding::Table(table) => {
-            let sizes = table
-                .iter()
-                .map(|(member, ())| DICT_ENTRY + sds(member.len()));
+            let sizes = table.iter().map(|(member, ())| DICT_ENTRY + sds(member.len()));
             OBJECT + dict_bytes(table) + extrapolate(sizes, samples, table.len())
         }
     }
@@ -103,9 +101,7 @@ fn hash_bytes(hash: &Hash, samples: usize) -> usize {
         HashEncoding::ListpackEx(pack) => OBJECT + LISTPACK_EX + usable(pack.byte_len()),
         HashEncoding::Table(table) => {
             let fields = &table.fields;
-            let sizes = fields
-                .iter()
-                .map(|(field, value)| DICT_ENTRY + sds(field.len()) + sds(value.len()));
+            let sizes = fields.iter().map(|(field, value)| DICT_ENTRY + sds(field.len()) + sds(value.len()));
             let mortal = table.due.len() * FIELD_TTL;
             OBJECT + dict_bytes(fields) + extrapolate(sizes, samples, fields.len()) + mortal
         }
@@ -129,10 +125,7 @@ fn stream_bytes(stream: &Stream, samples: usize) -> usize {
     let nodes = stream.nodes();
     let mut bytes = OBJECT + STREAM + rax_bytes(nodes);
     if let Some((_, last)) = nodes.last() {
-        let full = nodes
-            .iter()
-            .take(nodes.len() - 1)
-            .map(|(_, pack)| usable(pack.byte_len()));
+        let full = nodes.iter().take(nodes.len() - 1).map(|(_, pack)| usable(pack.byte_len()));
         bytes += extrapolate(full, samples, nodes.len() - 1);
         bytes += usable(last.byte_len().max(STREAM_NODE_PREALLOCATED));
     }

@@ -48,19 +48,16 @@ pub struct Hash {
 impl Hash {
     /// Makes an empty hash.
     pub fn new(seed: HashSeed) -> Self {
-        Self {
-            encoding: HashEncoding::Listpack(Listpack::new()),
-            seed,
-        }
+        Self { encoding: HashEncoding::Listpack(Listpack::new()), seed }
     }
 
     /// Wraps an encoding that was read from a file, converted if it is over the limits.
     pub fn from_encoding(encoding: HashEncoding, seed: HashSeed, limits: &Limits) -> Self {
         let mut hash = Self { encoding, seed };
         let too_long = match &hash.encoding {
-            HashEncoding::Listpack(pack) | HashEncoding::ListpackEx(pack) => pack
-                .iter()
-                .any(|e| e.text_len() > limits.hash_max_listpack_value),
+            HashEncoding::Listpack(pack) | HashEncoding::ListpackEx(pack) => {
+                pack.iter().any(|e| e.text_len() > limits.hash_max_listpack_value)
+            }
             HashEncoding::Table(_) => false,
         };
         if too_long || hash.len() > limits.hash_max_listpack_entries {
@@ -103,9 +100,7 @@ impl Hash {
             return;
         }
         let fields = texts.len() / 2;
-        let too_long = texts
-            .iter()
-            .any(|text| text.as_ref().len() > limits.hash_max_listpack_value);
+        let too_long = texts.iter().any(|text| text.as_ref().len() > limits.hash_max_listpack_value);
         if too_long || fields > limits.hash_max_listpack_entries {
             self.convert_to_table(fields.max(self.len()));
         }
@@ -174,9 +169,7 @@ impl Hash {
             ),
             HashEncoding::Listpack(pack) => {
                 let mut elements = pack.iter();
-                Box::new(std::iter::from_fn(move || {
-                    Some((elements.next()?, elements.next()?))
-                }))
+                Box::new(std::iter::from_fn(move || Some((elements.next()?, elements.next()?))))
             }
             HashEncoding::ListpackEx(pack) => Box::new(
                 triplets(pack)
@@ -226,8 +219,7 @@ impl Hash {
                 })
             }
             HashEncoding::Listpack(_) | HashEncoding::ListpackEx(_) => {
-                self.pairs(now_ms)
-                    .for_each(|(field, value)| emit(field, value));
+                self.pairs(now_ms).for_each(|(field, value)| emit(field, value));
                 0
             }
         }
@@ -289,9 +281,7 @@ impl Hash {
         match &self.encoding {
             HashEncoding::Table(table) => !table.due.is_empty(),
             HashEncoding::Listpack(_) => false,
-            HashEncoding::ListpackEx(pack) => {
-                triplets(pack).next().is_some_and(|(_, _, due)| due != 0)
-            }
+            HashEncoding::ListpackEx(pack) => triplets(pack).next().is_some_and(|(_, _, due)| due != 0),
         }
     }
 
@@ -300,10 +290,9 @@ impl Hash {
         match &self.encoding {
             HashEncoding::Table(table) => table.due.iter().map(|(_, at)| *at).min(),
             HashEncoding::Listpack(_) => None,
-            HashEncoding::ListpackEx(pack) => triplets(pack)
-                .next()
-                .map(|(_, _, due)| due)
-                .filter(|due| *due != 0),
+            HashEncoding::ListpackEx(pack) => {
+                triplets(pack).next().map(|(_, _, due)| due).filter(|due| *due != 0)
+            }
         }
     }
 
@@ -333,10 +322,8 @@ impl Hash {
             }
             HashEncoding::Listpack(_) => 0,
             HashEncoding::ListpackEx(pack) => {
-                let dead = triplets(pack)
-                    .take_while(|(_, _, due)| *due != 0 && *due <= now_ms)
-                    .take(limit)
-                    .count();
+                let dead =
+                    triplets(pack).take_while(|(_, _, due)| *due != 0 && *due <= now_ms).take(limit).count();
                 if let Some(first) = pack.first() {
                     pack.remove(first, dead * 3);
                 }
@@ -350,8 +337,7 @@ impl Hash {
         let room = match &self.encoding {
             HashEncoding::Table(_) => true,
             HashEncoding::Listpack(pack) | HashEncoding::ListpackEx(pack) => {
-                longest <= limits.hash_max_listpack_value
-                    && pack.has_room(field.len() + value.len())
+                longest <= limits.hash_max_listpack_value && pack.has_room(field.len() + value.len())
             }
         };
         if !room {
@@ -390,11 +376,7 @@ impl Hash {
                 }
             }
         }
-        self.encoding = HashEncoding::Table(Box::new(HashTable {
-            fields,
-            due,
-            reap_cursor: 0,
-        }));
+        self.encoding = HashEncoding::Table(Box::new(HashTable { fields, due, reap_cursor: 0 }));
     }
 }
 
@@ -406,11 +388,7 @@ fn is_due(due: &Dict<Box<[u8]>, i64>, field: &[u8], now_ms: i64) -> bool {
 pub fn triplets(pack: &Listpack) -> impl Iterator<Item = (Element<'_>, Element<'_>, i64)> {
     let mut elements = pack.iter();
     std::iter::from_fn(move || {
-        Some((
-            elements.next()?,
-            elements.next()?,
-            elements.next()?.integer().unwrap_or(0),
-        ))
+        Some((elements.next()?, elements.next()?, elements.next()?.integer().unwrap_or(0)))
     })
 }
 
@@ -427,9 +405,7 @@ fn with_times(pairs: &Listpack) -> Listpack {
 
 /// Replaces the value of `field`, or appends a group of 2 or 3 elements.
 fn put_group(pack: &mut Listpack, field: &[u8], value: &[u8], size: usize) -> bool {
-    let found = pack
-        .find(pack.first(), field, size - 1)
-        .and_then(|at| pack.next(at));
+    let found = pack.find(pack.first(), field, size - 1).and_then(|at| pack.next(at));
     if let Some(at) = found {
         pack.replace(at, value);
         return false;
@@ -462,10 +438,7 @@ fn move_group(pack: &mut Listpack, field: &[u8], at_ms: i64) -> bool {
     let texts = [field, &value[..], &at_ms.to_string().into_bytes()[..]];
     match place_for(pack, at_ms) {
         // Inserted back to front, each before the one that follows it.
-        Some(at) => texts
-            .iter()
-            .rev()
-            .for_each(|text| pack.insert_before(at, text)),
+        Some(at) => texts.iter().rev().for_each(|text| pack.insert_before(at, text)),
         None => texts.iter().for_each(|text| pack.push_back(text)),
     }
     true
@@ -519,14 +492,9 @@ mod tests {
     fn a_ttl_makes_triplets_sorted_by_time() {
         let limits = Limits::default();
         let mut hash = hash(4);
-        assert!(
-            hash.expire_at(b"f2", 2000) && hash.expire_at(b"f3", 1000) && !hash.expire_at(b"no", 1)
-        );
+        assert!(hash.expire_at(b"f2", 2000) && hash.expire_at(b"f3", 1000) && !hash.expire_at(b"no", 1));
         assert_eq!(hash.encoding(), "listpackex");
-        let order: Vec<_> = hash
-            .pairs(0)
-            .filter_map(|(field, _)| text(Some(field)))
-            .collect();
+        let order: Vec<_> = hash.pairs(0).filter_map(|(field, _)| text(Some(field))).collect();
         assert_eq!(order, ["f3", "f2", "f0", "f1"]);
         assert_eq!(hash.due(b"f3"), Some(Some(1000)));
         assert_eq!(hash.due(b"f0"), Some(None));

@@ -89,9 +89,7 @@ impl Registers {
 
     /// Writes the registers as a string: sparse if `sparse` and they fit, else dense.
     pub fn encode(&self, sparse: bool, sparse_max_bytes: usize) -> Vec<u8> {
-        let runs = sparse
-            .then(|| self.encode_sparse(sparse_max_bytes))
-            .flatten();
+        let runs = sparse.then(|| self.encode_sparse(sparse_max_bytes)).flatten();
         runs.unwrap_or_else(|| self.encode_dense())
     }
 
@@ -166,18 +164,10 @@ pub fn decode(bytes: &[u8]) -> Result<Registers, HllError> {
             }
             _ => ((op >> 2 & 0x1f) + 1, usize::from(op & 3) + 1),
         };
-        registers
-            .0
-            .get_mut(at..at + count)
-            .ok_or(HllError::Corrupt)?
-            .fill(value);
+        registers.0.get_mut(at..at + count).ok_or(HllError::Corrupt)?.fill(value);
         at += count;
     }
-    if at == REGISTERS {
-        Ok(registers)
-    } else {
-        Err(HllError::Corrupt)
-    }
+    if at == REGISTERS { Ok(registers) } else { Err(HllError::Corrupt) }
 }
 
 /// Makes an empty, sparse one.
@@ -243,11 +233,7 @@ pub fn cache_count(bytes: &mut [u8], count: u64) {
 
 fn check(bytes: &[u8]) -> Result<(), HllError> {
     let known = bytes.len() >= HEADER && bytes.starts_with(MAGIC) && bytes[4] <= SPARSE;
-    if known && (bytes[4] == SPARSE || bytes.len() == DENSE_LEN) {
-        Ok(())
-    } else {
-        Err(HllError::WrongType)
-    }
+    if known && (bytes[4] == SPARSE || bytes.len() == DENSE_LEN) { Ok(()) } else { Err(HllError::WrongType) }
 }
 
 fn header(encoding: u8, capacity: usize) -> Vec<u8> {
@@ -258,10 +244,7 @@ fn header(encoding: u8, capacity: usize) -> Vec<u8> {
 }
 
 /// Returns the register of an element and the position of the first 1 bit in the rest of its hash.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "masked to 14 bits; a position is at most 51"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "masked to 14 bits; a position is at most 51")]
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = murmur64a(element, HASH_SEED);
     let index = hash as usize & (REGISTERS - 1);
@@ -287,10 +270,7 @@ fn set_dense(body: &mut [u8], index: usize, value: u8) {
     }
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the low byte is what is asked for"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "the low byte is what is asked for")]
 fn low_byte(value: usize) -> u8 {
     value as u8
 }
@@ -400,10 +380,7 @@ mod tests {
     #[test]
     fn other_strings_are_refused() {
         assert_eq!(decode(b"foo"), Err(HllError::WrongType));
-        assert_eq!(
-            decode(b"HYLL\x00aaaaaaaaaaaaaaaaa"),
-            Err(HllError::WrongType)
-        );
+        assert_eq!(decode(b"HYLL\x00aaaaaaaaaaaaaaaaa"), Err(HllError::WrongType));
         let mut broken = empty();
         broken.push(0);
         assert_eq!(decode(&broken), Err(HllError::Corrupt));

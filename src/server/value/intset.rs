@@ -18,9 +18,7 @@ impl Default for Intset {
 impl Intset {
     /// Makes an empty intset.
     pub fn new() -> Self {
-        Self {
-            bytes: vec![2, 0, 0, 0, 0, 0, 0, 0],
-        }
+        Self { bytes: vec![2, 0, 0, 0, 0, 0, 0, 0] }
     }
 
     /// Takes bytes from a file or a client, or `None` if they are not an intset, sorted and without

@@ -50,11 +50,8 @@ impl List {
     /// Called once for all elements of a command, so the decision does not depend on their order.
     pub fn maybe_convert(&mut self, bytes: usize, count: usize, limits: &Limits) {
         if let Self::Listpack(pack) = self
-            && (over_limit(
-                limits.list_max_listpack_size,
-                pack.byte_len() + bytes,
-                pack.len() + count,
-            ) || !pack.has_room(bytes))
+            && (over_limit(limits.list_max_listpack_size, pack.byte_len() + bytes, pack.len() + count)
+                || !pack.has_room(bytes))
         {
             *self = Self::Quicklist(Quicklist::from_listpack(std::mem::take(pack)));
         }
@@ -100,11 +97,7 @@ impl List {
         match self {
             Self::Quicklist(list) => list.pop(end),
             Self::Listpack(pack) => {
-                let at = if end == End::Head {
-                    pack.first()
-                } else {
-                    pack.last()
-                }?;
+                let at = if end == End::Head { pack.first() } else { pack.last() }?;
                 let text = pack.get(at).bytes().into_owned();
                 pack.remove(at, 1);
                 Some(text)
@@ -134,11 +127,7 @@ impl List {
     /// Walks the elements from number `index` on.
     pub fn iter_from(&self, index: usize) -> Box<dyn Iterator<Item = Element<'_>> + '_> {
         match self {
-            Self::Listpack(pack) => Box::new(
-                pack.seek(index)
-                    .into_iter()
-                    .flat_map(|at| pack.iter_from(at)),
-            ),
+            Self::Listpack(pack) => Box::new(pack.seek(index).into_iter().flat_map(|at| pack.iter_from(at))),
             Self::Quicklist(list) => Box::new(list.iter_from(index)),
         }
     }
@@ -216,18 +205,12 @@ mod tests {
 
     #[test]
     fn one_push_of_many_decides_once() {
-        let limits = Limits {
-            list_max_listpack_size: 3,
-            ..Limits::default()
-        };
+        let limits = Limits { list_max_listpack_size: 3, ..Limits::default() };
         let mut list = List::new();
         list.push_all(End::Head, &["a", "b", "c"], &limits);
         assert_eq!(list.encoding(), "listpack");
         list.push_all(End::Head, &["d"], &limits);
         assert_eq!(list.encoding(), "quicklist");
-        assert_eq!(
-            list.get(0).map(|e| e.bytes().into_owned()),
-            Some(b"d".to_vec())
-        );
+        assert_eq!(list.get(0).map(|e| e.bytes().into_owned()), Some(b"d".to_vec()));
     }
 }

@@ -99,18 +99,13 @@ impl Default for Listpack {
 impl Listpack {
     /// Makes an empty listpack.
     pub fn new() -> Self {
-        Self {
-            bytes: vec![7, 0, 0, 0, 0, 0, END],
-        }
+        Self { bytes: vec![7, 0, 0, 0, 0, 0, END] }
     }
 
     /// Takes bytes from a file or a client, or `None` if they are not a listpack from end to end.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         let total = u32::from_le_bytes(*bytes.first_chunk()?);
-        if bytes.len() <= HEADER
-            || usize::try_from(total) != Ok(bytes.len())
-            || bytes.last() != Some(&END)
-        {
+        if bytes.len() <= HEADER || usize::try_from(total) != Ok(bytes.len()) || bytes.last() != Some(&END) {
             return None;
         }
         let end = bytes.len() - 1;
@@ -226,20 +221,12 @@ impl Listpack {
 
     /// Walks the elements in either direction.
     pub fn iter(&self) -> Iter<'_> {
-        Iter {
-            pack: self,
-            front: HEADER,
-            back: self.bytes.len() - 1,
-        }
+        Iter { pack: self, front: HEADER, back: self.bytes.len() - 1 }
     }
 
     /// Walks the elements from `at` to the end.
     pub fn iter_from(&self, at: Position) -> Iter<'_> {
-        Iter {
-            pack: self,
-            front: at.0,
-            back: self.bytes.len() - 1,
-        }
+        Iter { pack: self, front: at.0, back: self.bytes.len() - 1 }
     }
 
     /// Adds an element at the end.
@@ -498,10 +485,7 @@ fn encode_integer(value: i64, buffer: &mut [u8; 9]) -> &[u8] {
     &buffer[..=width]
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "each arm keeps the bits its range has"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "each arm keeps the bits its range has")]
 fn encode_string_head(len: usize, buffer: &mut [u8; 9]) -> &[u8] {
     match len {
         0..=63 => {
@@ -573,17 +557,13 @@ mod tests {
     }
 
     fn texts(pack: &Listpack) -> Vec<Vec<u8>> {
-        pack.iter()
-            .map(|element| element.bytes().into_owned())
-            .collect()
+        pack.iter().map(|element| element.bytes().into_owned()).collect()
     }
 
     #[test]
     fn it_writes_the_bytes_of_redis() {
         let bytes = pack(&[b"a", b"100", b"-1", b"1024"]).bytes;
-        let expected = [
-            19, 0, 0, 0, 4, 0, 0x81, b'a', 2, 100, 1, 0xdf, 0xff, 2, 0xc4, 0, 2, 0xff,
-        ];
+        let expected = [19, 0, 0, 0, 4, 0, 0x81, b'a', 2, 100, 1, 0xdf, 0xff, 2, 0xc4, 0, 2, 0xff];
         // "a" is 3 bytes, 100 is 2, -1 and 1024 are 3 each: 6 + 11 + 1.
         assert_eq!(bytes[6..], expected[6..]);
         assert_eq!(bytes.len(), 18);
@@ -617,31 +597,20 @@ mod tests {
             pack.push_back_integer(n);
         }
         assert!(pack.iter().eq(numbers.map(Element::Int)));
-        assert!(
-            pack.iter()
-                .rev()
-                .eq(numbers.iter().rev().map(|n| Element::Int(*n)))
-        );
+        assert!(pack.iter().rev().eq(numbers.iter().rev().map(|n| Element::Int(*n))));
         assert!(Listpack::from_bytes(pack.bytes).is_some());
     }
 
     #[test]
     fn strings_around_each_length_come_back() {
         let mut pack = Listpack::new();
-        let lengths = [
-            0, 1, 63, 64, 126, 127, 128, 4095, 4096, 16_377, 16_378, 16_379, 16_380, 2_097_146,
-            2_097_147,
-        ];
+        let lengths =
+            [0, 1, 63, 64, 126, 127, 128, 4095, 4096, 16_377, 16_378, 16_379, 16_380, 2_097_146, 2_097_147];
         for len in lengths {
             pack.push_back(&vec![b'x'; len]);
         }
         assert!(pack.iter().map(Element::text_len).eq(lengths));
-        assert!(
-            pack.iter()
-                .rev()
-                .map(Element::text_len)
-                .eq(lengths.into_iter().rev())
-        );
+        assert!(pack.iter().rev().map(Element::text_len).eq(lengths.into_iter().rev()));
         assert!(Listpack::from_bytes(pack.bytes).is_some());
     }
 

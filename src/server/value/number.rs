@@ -21,15 +21,9 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        value = value
-            .checked_mul(10)?
-            .checked_sub(i64::from(digit - b'0'))?;
+        value = value.checked_mul(10)?.checked_sub(i64::from(digit - b'0'))?;
     }
-    if negative {
-        Some(value)
-    } else {
-        value.checked_neg()
-    }
+    if negative { Some(value) } else { value.checked_neg() }
 }
 
 /// Reads a double as `strtod` does for Redis: `inf`, `+inf` and exponents are fine, spaces and `nan`
@@ -40,16 +34,9 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     if text.len() - unsigned.len() > 1 {
         return None;
     }
-    if let Some(hex) = unsigned
-        .strip_prefix("0x")
-        .or_else(|| unsigned.strip_prefix("0X"))
-    {
+    if let Some(hex) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
         let magnitude = u64::from_str_radix(hex, 16).ok()? as f64;
-        return Some(if text.starts_with('-') {
-            -magnitude
-        } else {
-            magnitude
-        });
+        return Some(if text.starts_with('-') { -magnitude } else { magnitude });
     }
     let value: f64 = text.parse().ok()?;
     let overflowed = value.is_infinite() && !unsigned.starts_with(['i', 'I']);
@@ -78,16 +65,12 @@ pub fn format_double(value: f64) -> String {
     let digits = i32::try_from(digits).unwrap_or(17);
     // The rule of the printer that Redis embeds: `shift` is the power of ten of the last digit.
     let shift = exponent - digits + 1;
-    let plain = (shift >= 0 && exponent.abs() < digits + 7)
-        || (shift < 0 && (shift > -7 || exponent.abs() < 4));
+    let plain =
+        (shift >= 0 && exponent.abs() < digits + 7) || (shift < 0 && (shift > -7 || exponent.abs() < 4));
     if plain {
         format!("{value}")
     } else {
-        format!(
-            "{mantissa}e{}{}",
-            if exponent < 0 { '-' } else { '+' },
-            exponent.abs()
-        )
+        format!("{mantissa}e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
     }
 }
 
@@ -118,11 +101,7 @@ pub fn format_sum(value: f64) -> String {
     match text.split_once('.') {
         Some((whole, decimals)) if decimals.len() > 17 => {
             let decimals = decimals[..17].trim_end_matches('0');
-            let text = if decimals.is_empty() {
-                whole.to_owned()
-            } else {
-                format!("{whole}.{decimals}")
-            };
+            let text = if decimals.is_empty() { whole.to_owned() } else { format!("{whole}.{decimals}") };
             if text == "-0" { "0".to_owned() } else { text }
         }
         _ => text,
@@ -138,18 +117,8 @@ mod tests {
         for n in [0, 7, -1, i64::MIN, i64::MAX] {
             assert_eq!(parse_integer(n.to_string().as_bytes()), Some(n));
         }
-        let odd = [
-            "",
-            "-",
-            "-0",
-            "+1",
-            "01",
-            " 1",
-            "1 ",
-            "9223372036854775808",
-            "1e3",
-            "-9223372036854775809",
-        ];
+        let odd =
+            ["", "-", "-0", "+1", "01", " 1", "1 ", "9223372036854775808", "1e3", "-9223372036854775809"];
         for text in odd {
             assert_eq!(parse_integer(text.as_bytes()), None, "{text:?}");
         }

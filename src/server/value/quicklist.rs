@@ -132,17 +132,9 @@ impl Quicklist {
 
     /// Takes the element at an end.
     pub fn pop(&mut self, end: End) -> Option<Vec<u8>> {
-        let index = if end == End::Head {
-            0
-        } else {
-            self.nodes.len().checked_sub(1)?
-        };
+        let index = if end == End::Head { 0 } else { self.nodes.len().checked_sub(1)? };
         let node = self.nodes.get_mut(index)?;
-        let at = if end == End::Head {
-            node.first()
-        } else {
-            node.last()
-        }?;
+        let at = if end == End::Head { node.first() } else { node.last() }?;
         let text = node.get(at).bytes().into_owned();
         node.remove(at, 1);
         if node.is_empty() {
@@ -172,10 +164,7 @@ impl Quicklist {
         let start = self.locate(index);
         let first = start.map(|(node, at)| self.nodes[node].iter_from(at));
         let rest = start.map_or(self.nodes.len(), |(node, _)| node + 1);
-        first
-            .into_iter()
-            .flatten()
-            .chain(self.nodes.range(rest..).flat_map(Listpack::iter))
+        first.into_iter().flatten().chain(self.nodes.range(rest..).flat_map(Listpack::iter))
     }
 
     /// Walks all elements, in either direction.
@@ -208,12 +197,7 @@ impl Quicklist {
         if at_head || at_tail {
             // The gap between two nodes: the neighbour may have room.
             let gap = node + usize::from(at_tail);
-            if at_tail
-                && self
-                    .nodes
-                    .get(gap)
-                    .is_some_and(|next| has_room(next, text, fill))
-            {
+            if at_tail && self.nodes.get(gap).is_some_and(|next| has_room(next, text, fill)) {
                 self.nodes[gap].push_front(text);
             } else if at_head && gap > 0 && has_room(&self.nodes[gap - 1], text, fill) {
                 self.nodes[gap - 1].push_back(text);
@@ -222,11 +206,7 @@ impl Quicklist {
             }
             return true;
         }
-        let cut = if side == Side::After {
-            pack.next(at)
-        } else {
-            Some(at)
-        };
+        let cut = if side == Side::After { pack.next(at) } else { Some(at) };
         let Some(cut) = cut else { return true };
         let mut tail = pack.split_off(cut);
         if has_room(&self.nodes[node], text, fill) {
@@ -338,11 +318,7 @@ impl Quicklist {
 /// Takes out up to `limit` elements of one listpack that equal `text`.
 pub fn remove_equal_in(pack: &mut Listpack, text: &[u8], limit: usize, from: End) -> usize {
     let mut removed = 0;
-    let mut at = if from == End::Head {
-        pack.first()
-    } else {
-        pack.last()
-    };
+    let mut at = if from == End::Head { pack.first() } else { pack.last() };
     while let Some(here) = at {
         if removed == limit {
             break;
@@ -367,11 +343,7 @@ fn alone(text: &[u8]) -> Listpack {
 }
 
 fn has_room(node: &Listpack, text: &[u8], fill: i32) -> bool {
-    !over_limit(
-        fill,
-        node.byte_len() + text.len() + ENTRY_OVERHEAD,
-        node.len() + 1,
-    )
+    !over_limit(fill, node.byte_len() + text.len() + ENTRY_OVERHEAD, node.len() + 1)
 }
 
 #[cfg(test)]
@@ -381,9 +353,7 @@ mod tests {
     use super::*;
 
     fn texts(list: &Quicklist) -> Vec<Vec<u8>> {
-        list.elements()
-            .map(|element| element.bytes().into_owned())
-            .collect()
+        list.elements().map(|element| element.bytes().into_owned()).collect()
     }
 
     #[test]

@@ -49,11 +49,7 @@ pub struct Rax<V> {
 
 impl<V> Default for Rax<V> {
     fn default() -> Self {
-        Self {
-            root: Box::new(Node::Empty),
-            len: 0,
-            nodes: 1,
-        }
+        Self { root: Box::new(Node::Empty), len: 0, nodes: 1 }
     }
 }
 
@@ -164,16 +160,12 @@ impl<V> Rax<V> {
 
 /// Returns the key after `key`.
 pub fn successor(key: &Key) -> Option<Key> {
-    u128::from_be_bytes(*key)
-        .checked_add(1)
-        .map(u128::to_be_bytes)
+    u128::from_be_bytes(*key).checked_add(1).map(u128::to_be_bytes)
 }
 
 /// Returns the key before `key`.
 pub fn predecessor(key: &Key) -> Option<Key> {
-    u128::from_be_bytes(*key)
-        .checked_sub(1)
-        .map(u128::to_be_bytes)
+    u128::from_be_bytes(*key).checked_sub(1).map(u128::to_be_bytes)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -242,10 +234,7 @@ fn insert<V>(node: &mut Node<V>, key: &[u8], value: V, nodes: &mut usize) -> Opt
             let (old_byte, prefix) = (bytes[common], bytes[..common].to_vec());
             *nodes += 1;
             let new_way = fresh(&key[common + 1..], value, nodes);
-            let mut ways = vec![
-                (old_byte, Box::new(old_way)),
-                (key[common], Box::new(new_way)),
-            ];
+            let mut ways = vec![(old_byte, Box::new(old_way)), (key[common], Box::new(new_way))];
             ways.sort_unstable_by_key(|(byte, _)| *byte);
             *node = wrap(&prefix, Node::Fork(ways), nodes);
         }
@@ -358,10 +347,7 @@ mod tests {
         match node {
             Node::Empty | Node::Leaf(_) => 1,
             Node::Run(bytes, child) => {
-                assert!(
-                    bytes.len() > 1 && straight(child).is_none(),
-                    "a run ends at a fork or a leaf"
-                );
+                assert!(bytes.len() > 1 && straight(child).is_none(), "a run ends at a fork or a leaf");
                 1 + count(child)
             }
             Node::Fork(ways) => {

@@ -50,10 +50,7 @@ impl Set {
 
     /// Makes an empty intset, which anything can grow out of.
     pub fn empty(seed: HashSeed) -> Self {
-        Self {
-            encoding: SetEncoding::Intset(Intset::new()),
-            seed,
-        }
+        Self { encoding: SetEncoding::Intset(Intset::new()), seed }
     }
 
     /// Wraps an encoding that was read from a file, converted if it is over the limits.
@@ -63,9 +60,7 @@ impl Set {
             SetEncoding::Intset(ints) => ints.len() > max_intset(limits),
             SetEncoding::Listpack(pack) => {
                 pack.len() > limits.set_max_listpack_entries
-                    || pack
-                        .iter()
-                        .any(|e| e.text_len() > limits.set_max_listpack_value)
+                    || pack.iter().any(|e| e.text_len() > limits.set_max_listpack_value)
             }
             SetEncoding::Table(_) => false,
         };
@@ -159,9 +154,7 @@ impl Set {
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match &mut self.encoding {
             SetEncoding::Table(table) => table.remove(member).is_some(),
-            SetEncoding::Intset(ints) => {
-                parse_integer(member).is_some_and(|value| ints.remove(value))
-            }
+            SetEncoding::Intset(ints) => parse_integer(member).is_some_and(|value| ints.remove(value)),
             SetEncoding::Listpack(pack) => {
                 let found = pack.find(pack.first(), member, 0);
                 if let Some(at) = found {
@@ -176,9 +169,7 @@ impl Set {
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.encoding {
             SetEncoding::Table(table) => table.contains(member),
-            SetEncoding::Intset(ints) => {
-                parse_integer(member).is_some_and(|value| ints.contains(value))
-            }
+            SetEncoding::Intset(ints) => parse_integer(member).is_some_and(|value| ints.contains(value)),
             SetEncoding::Listpack(pack) => pack.find(pack.first(), member, 0).is_some(),
         }
     }
@@ -188,18 +179,14 @@ impl Set {
         match &self.encoding {
             SetEncoding::Intset(ints) => Box::new(ints.iter().map(Element::Int)),
             SetEncoding::Listpack(pack) => Box::new(pack.iter()),
-            SetEncoding::Table(table) => {
-                Box::new(table.iter().map(|(member, ())| Element::Str(member)))
-            }
+            SetEncoding::Table(table) => Box::new(table.iter().map(|(member, ())| Element::Str(member))),
         }
     }
 
     /// Picks a member.
     pub fn random(&self, random: &mut Random) -> Option<Element<'_>> {
         match &self.encoding {
-            SetEncoding::Table(table) => table
-                .random(random)
-                .map(|(member, ())| Element::Str(member)),
+            SetEncoding::Table(table) => table.random(random).map(|(member, ())| Element::Str(member)),
             SetEncoding::Intset(ints) if ints.is_empty() => None,
             SetEncoding::Intset(ints) => Some(Element::Int(ints.at(random.below(ints.len())))),
             SetEncoding::Listpack(pack) => Some(pack.get(pack.seek(random.below(pack.len()))?)),
@@ -232,12 +219,7 @@ impl Set {
         };
         // The longest text is that of the smallest or the largest integer.
         let ends = [ints.iter().next(), ints.iter().next_back()];
-        let longest = ends
-            .into_iter()
-            .flatten()
-            .map(decimal_digits)
-            .max()
-            .unwrap_or(0);
+        let longest = ends.into_iter().flatten().map(decimal_digits).max().unwrap_or(0);
         if ints.len() < limits.set_max_listpack_entries
             && member.len().max(longest) <= limits.set_max_listpack_value
         {
@@ -270,12 +252,7 @@ mod tests {
     use super::*;
 
     fn set(members: &[&str]) -> Set {
-        let mut set = Set::new(
-            members[0].as_bytes(),
-            1,
-            HashSeed::default(),
-            &Limits::default(),
-        );
+        let mut set = Set::new(members[0].as_bytes(), 1, HashSeed::default(), &Limits::default());
         for member in members {
             set.add(member.as_bytes(), &Limits::default());
         }
@@ -316,11 +293,9 @@ mod tests {
 
     #[test]
     fn all_encodings_answer_alike() {
-        for mut set in [
-            set(&["1", "2", "3"]),
-            set(&["1", "2", "3", "x"]),
-            set(&["1", "2", "3", &"x".repeat(70)]),
-        ] {
+        for mut set in
+            [set(&["1", "2", "3"]), set(&["1", "2", "3", "x"]), set(&["1", "2", "3", &"x".repeat(70)])]
+        {
             let len = set.len();
             assert!(set.contains(b"2") && !set.contains(b"4") && !set.contains(b"02"));
             assert!(set.remove(b"2") && !set.remove(b"2"));

@@ -35,10 +35,7 @@ fn siphash<const C: usize, const D: usize>(seed: HashSeed, bytes: &[u8]) -> u64 
     }
     let mut last = [0u8; 8];
     last[..rest.len()].copy_from_slice(rest);
-    absorb::<C>(
-        &mut state,
-        u64::from_le_bytes(last) | (bytes.len() as u64) << 56,
-    );
+    absorb::<C>(&mut state, u64::from_le_bytes(last) | (bytes.len() as u64) << 56);
     state[2] ^= 0xff;
     for _ in 0..D {
         round(&mut state);
@@ -80,9 +77,6 @@ mod tests {
 
     #[test]
     fn seeds_matter() {
-        assert_ne!(
-            HashSeed::new(1, 2).hash(b"key"),
-            HashSeed::new(1, 3).hash(b"key")
-        );
+        assert_ne!(HashSeed::new(1, 2).hash(b"key"), HashSeed::new(1, 3).hash(b"key"));
     }
 }

@@ -20,10 +20,7 @@
 //! member and dict entry. What differs: the array of slots doubles now and then, which copies 8 bytes
 //! per node (a millisecond at a million), and it is kept until the value goes.
 
-#![allow(
-    clippy::float_cmp,
-    reason = "scores are compared exactly: equal bits, equal rank"
-)]
+#![allow(clippy::float_cmp, reason = "scores are compared exactly: equal bits, equal rank")]
 
 use std::sync::Arc;
 
@@ -93,12 +90,8 @@ impl Skiplist {
 
     /// Walks members and heights, which is what a node's size follows from.
     pub fn heights(&self) -> impl Iterator<Item = (&Member, usize)> {
-        self.nodes_from(self.head[0].to).map(|node| {
-            (
-                &node.member,
-                1 + node.tower.as_ref().map_or(0, |tower| tower.len()),
-            )
-        })
+        self.nodes_from(self.head[0].to)
+            .map(|node| (&node.member, 1 + node.tower.as_ref().map_or(0, |tower| tower.len())))
     }
 
     /// Adds a member that is not there yet.
@@ -120,10 +113,7 @@ impl Skiplist {
         }
         let height = self.draw_height();
         for level in self.height..height {
-            self.head[level] = Link {
-                to: NIL,
-                span: count(self.len),
-            };
+            self.head[level] = Link { to: NIL, span: count(self.len) };
         }
         self.height = self.height.max(height);
 
@@ -133,14 +123,8 @@ impl Skiplist {
         for level in 0..height {
             let before = rank - ranks[level];
             let link = self.link_mut(path[level], level);
-            let mine = Link {
-                to: link.to,
-                span: link.span - before,
-            };
-            *link = Link {
-                to: slot,
-                span: before + 1,
-            };
+            let mine = Link { to: link.to, span: link.span - before };
+            *link = Link { to: slot, span: before + 1 };
             if level == 0 {
                 ground = mine;
             } else {
@@ -157,13 +141,7 @@ impl Skiplist {
             self.node_mut(ground.to).back = slot;
         }
         let tower = (!tower.is_empty()).then(|| tower.into_boxed_slice());
-        self.slots[slot as usize] = Some(Box::new(Node {
-            member,
-            score,
-            back,
-            ground,
-            tower,
-        }));
+        self.slots[slot as usize] = Some(Box::new(Node { member, score, back, ground, tower }));
         self.len += 1;
     }
 
@@ -201,17 +179,13 @@ impl Skiplist {
     /// Walks from `rank` to the end.
     pub fn iter_from(&self, rank: usize) -> impl Iterator<Item = (&Member, f64)> {
         let first = self.link(self.path_to_rank(rank)[0], 0).to;
-        self.nodes_from(first)
-            .map(|node| (&node.member, node.score))
+        self.nodes_from(first).map(|node| (&node.member, node.score))
     }
 
     /// Walks from `rank` to the beginning; nothing if there is no such rank.
     pub fn iter_back_from(&self, rank: usize) -> impl Iterator<Item = (&Member, f64)> {
-        let mut at = if rank + 1 == self.len {
-            self.tail
-        } else {
-            self.link(self.path_to_rank(rank)[0], 0).to
-        };
+        let mut at =
+            if rank + 1 == self.len { self.tail } else { self.link(self.path_to_rank(rank)[0], 0).to };
         std::iter::from_fn(move || {
             let node = (at != NIL).then(|| self.node(at))?;
             at = node.back;
@@ -267,20 +241,11 @@ impl Skiplist {
         for (level, &before) in path.iter().enumerate().take(self.height) {
             let mine = match level {
                 0 => Some(node.ground),
-                _ => node
-                    .tower
-                    .as_ref()
-                    .and_then(|tower| tower.get(level - 1))
-                    .copied(),
+                _ => node.tower.as_ref().and_then(|tower| tower.get(level - 1)).copied(),
             };
             let link = self.link_mut(before, level);
             match mine.filter(|_| link.to == slot) {
-                Some(mine) => {
-                    *link = Link {
-                        to: mine.to,
-                        span: link.span + mine.span - 1,
-                    }
-                }
+                Some(mine) => *link = Link { to: mine.to, span: link.span + mine.span - 1 },
                 None => link.span -= 1,
             }
         }
@@ -311,26 +276,18 @@ impl Skiplist {
     }
 
     fn node(&self, slot: u32) -> &Node {
-        self.slots[slot as usize]
-            .as_deref()
-            .expect("links lead to slots in use")
+        self.slots[slot as usize].as_deref().expect("links lead to slots in use")
     }
 
     fn node_mut(&mut self, slot: u32) -> &mut Node {
-        self.slots[slot as usize]
-            .as_deref_mut()
-            .expect("links lead to slots in use")
+        self.slots[slot as usize].as_deref_mut().expect("links lead to slots in use")
     }
 
     fn link(&self, at: u32, level: usize) -> Link {
         match at {
             HEAD => self.head[level],
             at if level == 0 => self.node(at).ground,
-            at => self
-                .node(at)
-                .tower
-                .as_ref()
-                .expect("a node reached on a lane has a tower")[level - 1],
+            at => self.node(at).tower.as_ref().expect("a node reached on a lane has a tower")[level - 1],
         }
     }
 
@@ -362,9 +319,7 @@ mod tests {
     use super::*;
 
     fn order(list: &Skiplist) -> Vec<(f64, Vec<u8>)> {
-        list.iter_from(0)
-            .map(|(member, score)| (score, member.to_vec()))
-            .collect()
+        list.iter_from(0).map(|(member, score)| (score, member.to_vec())).collect()
     }
 
     proptest! {
@@ -418,11 +373,7 @@ mod tests {
             );
         }
         assert!(order(&list).is_sorted());
-        assert!(
-            list.height > 4 && list.height < 16,
-            "height {}",
-            list.height
-        );
+        assert!(list.height > 4 && list.height < 16, "height {}", list.height);
         list.remove_ranks(0, 10_000, drop);
         assert!(list.is_empty() && list.height == 1 && list.tail == NIL);
     }

@@ -125,10 +125,7 @@ mod tests {
     fn changing_in_place_makes_raw_for_good() {
         let mut value = StringValue::encode(b"12".to_vec());
         value.make_raw().push(b'3');
-        assert_eq!(
-            (value.encoding(), value.integer(), value.len()),
-            ("raw", Some(123), 3)
-        );
+        assert_eq!((value.encoding(), value.integer(), value.len()), ("raw", Some(123), 3));
     }
 
     #[test]

@@ -1,10 +1,7 @@
 //! Sorted sets: member and score side by side in one sorted blob, then a skiplist for the order and
 //! a dict from member to score. Ranges of any kind become ranges of ranks first.
 
-#![allow(
-    clippy::float_cmp,
-    reason = "scores are compared exactly: equal bits, equal rank"
-)]
+#![allow(clippy::float_cmp, reason = "scores are compared exactly: equal bits, equal rank")]
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -89,22 +86,14 @@ impl LexBound {
 impl Zset {
     /// Makes an empty sorted set.
     pub fn new(seed: HashSeed) -> Self {
-        Self {
-            encoding: ZsetEncoding::Listpack(Listpack::new()),
-            seed,
-        }
+        Self { encoding: ZsetEncoding::Listpack(Listpack::new()), seed }
     }
 
     /// Wraps a listpack that was read from a file, converted if it is over the limits.
     pub fn from_listpack(pack: Listpack, seed: HashSeed, limits: &Limits) -> Self {
         let over = pack.len() / 2 > limits.zset_max_listpack_entries
-            || pack
-                .iter()
-                .any(|e| e.text_len() > limits.zset_max_listpack_value);
-        let mut zset = Self {
-            encoding: ZsetEncoding::Listpack(pack),
-            seed,
-        };
+            || pack.iter().any(|e| e.text_len() > limits.zset_max_listpack_value);
+        let mut zset = Self { encoding: ZsetEncoding::Listpack(pack), seed };
         if over {
             zset.convert();
         }
@@ -140,8 +129,7 @@ impl Zset {
     /// Becomes a skiplist if `count` members, the longest of `longest` bytes, are past the limits.
     pub fn maybe_convert(&mut self, count: usize, longest: usize, limits: &Limits) {
         if matches!(self.encoding, ZsetEncoding::Listpack(_))
-            && (count > limits.zset_max_listpack_entries
-                || longest > limits.zset_max_listpack_value)
+            && (count > limits.zset_max_listpack_entries || longest > limits.zset_max_listpack_value)
         {
             self.convert();
         }
@@ -185,9 +173,7 @@ impl Zset {
         if let Some(known) = scores.get_mut(member) {
             let old = std::mem::replace(known, score);
             if old.total_cmp(&score) != Ordering::Equal {
-                let shared = scores
-                    .get_entry(member)
-                    .map(|(shared, _)| Member::clone(shared));
+                let shared = scores.get_entry(member).map(|(shared, _)| Member::clone(shared));
                 order.remove(old, member);
                 order.insert(score, shared.unwrap_or_else(|| member.into()));
             }
@@ -270,25 +256,16 @@ impl Zset {
             ZsetEncoding::Listpack(pack) => {
                 let start = pack.seek(ranks.start * 2);
                 let mut elements = start.map(|at| pack.iter_from(at)).into_iter().flatten();
-                let pairs = std::iter::from_fn(move || {
-                    Some((elements.next()?, element_score(elements.next()?)))
-                });
+                let pairs =
+                    std::iter::from_fn(move || Some((elements.next()?, element_score(elements.next()?))));
                 Box::new(pairs.take(count))
             }
-            ZsetEncoding::Skiplist(indexed) if reverse => Box::new(
-                indexed
-                    .order
-                    .iter_back_from(ranks.end - 1)
-                    .map(as_element)
-                    .take(count),
-            ),
-            ZsetEncoding::Skiplist(indexed) => Box::new(
-                indexed
-                    .order
-                    .iter_from(ranks.start)
-                    .map(as_element)
-                    .take(count),
-            ),
+            ZsetEncoding::Skiplist(indexed) if reverse => {
+                Box::new(indexed.order.iter_back_from(ranks.end - 1).map(as_element).take(count))
+            }
+            ZsetEncoding::Skiplist(indexed) => {
+                Box::new(indexed.order.iter_from(ranks.start).map(as_element).take(count))
+            }
         }
     }
 
@@ -319,10 +296,9 @@ impl Zset {
     /// Picks a member.
     pub fn random(&self, random: &mut Random) -> Option<(Element<'_>, f64)> {
         match &self.encoding {
-            ZsetEncoding::Skiplist(indexed) => indexed
-                .scores
-                .random(random)
-                .map(|(m, s)| (Element::Str(m), *s)),
+            ZsetEncoding::Skiplist(indexed) => {
+                indexed.scores.random(random).map(|(m, s)| (Element::Str(m), *s))
+            }
             ZsetEncoding::Listpack(pack) => {
                 let at = pack.seek(random.below(pack.len() / 2) * 2)?;
                 Some((pack.get(at), score_at(pack, pack.next(at)?)))
@@ -333,11 +309,9 @@ impl Zset {
     /// Emits members from `cursor` on and returns the next cursor. A blob is emitted whole.
     pub fn scan(&self, cursor: u64, count: usize, mut emit: impl FnMut(Element<'_>, f64)) -> u64 {
         match &self.encoding {
-            ZsetEncoding::Skiplist(indexed) => {
-                indexed.scores.scan_some(cursor, count, |member, score| {
-                    emit(Element::Str(member), *score);
-                })
-            }
+            ZsetEncoding::Skiplist(indexed) => indexed.scores.scan_some(cursor, count, |member, score| {
+                emit(Element::Str(member), *score);
+            }),
             ZsetEncoding::Listpack(pack) => {
                 pairs(pack).for_each(|(member, score)| emit(member, score));
                 0
@@ -357,9 +331,9 @@ impl Zset {
     fn partition_point(&self, mut before: impl FnMut(f64, &[u8]) -> bool) -> usize {
         match &self.encoding {
             ZsetEncoding::Skiplist(indexed) => indexed.order.partition_point(before),
-            ZsetEncoding::Listpack(pack) => pairs(pack)
-                .take_while(|(member, score)| before(*score, &member.bytes()))
-                .count(),
+            ZsetEncoding::Listpack(pack) => {
+                pairs(pack).take_while(|(member, score)| before(*score, &member.bytes())).count()
+            }
         }
     }
 
@@ -402,11 +376,7 @@ fn element_score(element: Element<'_>) -> f64 {
 
 fn insert_sorted(pack: &mut Listpack, member: &[u8], score: f64) {
     // As in Redis, negative zero loses its sign here: it is stored as an integer.
-    let text = if score == 0.0 {
-        "0".to_owned()
-    } else {
-        format_double(score)
-    };
+    let text = if score == 0.0 { "0".to_owned() } else { format_double(score) };
     let mut at = pack.first();
     while let Some(here) = at {
         let Some(score_here) = pack.next(here) else {
@@ -435,9 +405,7 @@ mod tests {
     }
 
     fn names(zset: &Zset) -> Vec<String> {
-        zset.members()
-            .map(|(m, s)| format!("{}={s}", String::from_utf8_lossy(&m.bytes())))
-            .collect()
+        zset.members().map(|(m, s)| format!("{}={s}", String::from_utf8_lossy(&m.bytes()))).collect()
     }
 
     #[test]
@@ -500,31 +468,16 @@ mod tests {
         assert_eq!(zset.ranks_by_lex(&inclusive("b"), &exclusive("d")), 1..3);
         assert_eq!(zset.ranks_by_lex(&exclusive("b"), &inclusive("d")), 2..4);
         assert!(zset.ranks_by_lex(&LexBound::Max, &LexBound::Min).is_empty());
-        assert!(
-            zset.ranks_by_lex(&inclusive("d"), &inclusive("a"))
-                .is_empty()
-        );
+        assert!(zset.ranks_by_lex(&inclusive("d"), &inclusive("a")).is_empty());
     }
 
     #[test]
     fn scores_survive_the_blob() {
         let limits = Limits::default();
-        for score in [
-            0.1,
-            1e300,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            3.0,
-            -7.5,
-            1e17,
-        ] {
+        for score in [0.1, 1e300, f64::INFINITY, f64::NEG_INFINITY, 3.0, -7.5, 1e17] {
             let mut zset = Zset::new(HashSeed::default());
             zset.set(b"m", score, &limits);
-            assert_eq!(
-                zset.score(b"m").map(f64::to_bits),
-                Some(score.to_bits()),
-                "{score}"
-            );
+            assert_eq!(zset.score(b"m").map(f64::to_bits), Some(score.to_bits()), "{score}");
         }
     }
 }

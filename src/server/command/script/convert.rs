@@ -10,19 +10,11 @@ const DEPTH_MAX: usize = 128;
 
 /// Turns one reply, as written in RESP2 by our own writer, into a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: &mut &[u8]) -> mlua::Result<Value> {
-    let end = reply
-        .windows(2)
-        .position(|pair| pair == b"\r\n")
-        .unwrap_or(reply.len());
+    let end = reply.windows(2).position(|pair| pair == b"\r\n").unwrap_or(reply.len());
     let (line, rest) = reply.split_at(end);
     *reply = rest.get(2..).unwrap_or_default();
     let (marker, text) = line.split_first().unwrap_or((&b'_', b""));
-    let number = || {
-        std::str::from_utf8(text)
-            .ok()
-            .and_then(|text| text.parse::<i64>().ok())
-            .unwrap_or(-1)
-    };
+    let number = || std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()).unwrap_or(-1);
     match marker {
         b'+' => field(lua, "ok", text),
         b'-' => field(lua, "err", text),
@@ -68,10 +60,7 @@ fn write_value(value: &Value, out: &mut Reply, depth: usize) {
     match value {
         Value::String(text) => out.bulk(&text.as_bytes()),
         Value::Integer(number) => out.int(*number),
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "that is the rule: the fraction is lost"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "that is the rule: the fraction is lost")]
         Value::Number(number) => out.int(*number as i64),
         Value::Boolean(true) => out.int(1),
         Value::Table(_) if depth >= DEPTH_MAX => out.error(b"ERR reached lua stack limit"),

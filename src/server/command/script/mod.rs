@@ -15,75 +15,21 @@ use super::{Context, Outcome, help};
 use crate::server::resp::Args;
 
 const RUNS: u32 = flag::NOSCRIPT | flag::STALE | flag::MOVABLEKEYS;
-const KEYS: Keys = Keys::Counted {
-    count_at: 2,
-    dest: false,
-};
+const KEYS: Keys = Keys::Counted { count_at: 2, dest: false };
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("eval", -3, RUNS, KEYS, "2.6.0", |ctx, args| {
-        eval(ctx, args, false)
+    Command::new("eval", -3, RUNS, KEYS, "2.6.0", |ctx, args| eval(ctx, args, false)),
+    Command::new("eval_ro", -3, RUNS | flag::READONLY, KEYS, "7.0.0", |ctx, args| eval(ctx, args, true)),
+    Command::new("evalsha", -3, RUNS, KEYS, "2.6.0", |ctx, args| evalsha(ctx, args, false)),
+    Command::new("evalsha_ro", -3, RUNS | flag::READONLY, KEYS, "7.0.0", |ctx, args| {
+        evalsha(ctx, args, true)
     }),
-    Command::new(
-        "eval_ro",
-        -3,
-        RUNS | flag::READONLY,
-        KEYS,
-        "7.0.0",
-        |ctx, args| eval(ctx, args, true),
-    ),
-    Command::new("evalsha", -3, RUNS, KEYS, "2.6.0", |ctx, args| {
-        evalsha(ctx, args, false)
-    }),
-    Command::new(
-        "evalsha_ro",
-        -3,
-        RUNS | flag::READONLY,
-        KEYS,
-        "7.0.0",
-        |ctx, args| evalsha(ctx, args, true),
-    ),
     Command::container("script", "2.6.0"),
-    Command::new(
-        "script|load",
-        3,
-        flag::NOSCRIPT | flag::STALE,
-        Keys::None,
-        "2.6.0",
-        load,
-    ),
-    Command::new(
-        "script|exists",
-        -3,
-        flag::NOSCRIPT,
-        Keys::None,
-        "2.6.0",
-        exists,
-    ),
-    Command::new(
-        "script|flush",
-        -2,
-        flag::NOSCRIPT,
-        Keys::None,
-        "2.6.0",
-        flush,
-    ),
-    Command::new(
-        "script|kill",
-        2,
-        flag::NOSCRIPT | flag::ALLOW_BUSY,
-        Keys::None,
-        "2.6.0",
-        kill,
-    ),
-    Command::new(
-        "script|help",
-        2,
-        flag::LOADING | flag::STALE,
-        Keys::None,
-        "5.0.0",
-        script_help,
-    ),
+    Command::new("script|load", 3, flag::NOSCRIPT | flag::STALE, Keys::None, "2.6.0", load),
+    Command::new("script|exists", -3, flag::NOSCRIPT, Keys::None, "2.6.0", exists),
+    Command::new("script|flush", -2, flag::NOSCRIPT, Keys::None, "2.6.0", flush),
+    Command::new("script|kill", 2, flag::NOSCRIPT | flag::ALLOW_BUSY, Keys::None, "2.6.0", kill),
+    Command::new("script|help", 2, flag::LOADING | flag::STALE, Keys::None, "5.0.0", script_help),
 ];
 
 fn eval(ctx: &mut Context<'_>, args: Args<'_>, read_only: bool) -> Outcome {
@@ -157,9 +103,7 @@ fn flush(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// While a script runs, the loop answers SCRIPT KILL itself; when this is reached, none does.
 fn kill(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    Err(CommandError::new(
-        "NOTBUSY No scripts in execution right now.",
-    ))
+    Err(CommandError::new("NOTBUSY No scripts in execution right now."))
 }
 
 fn script_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -169,10 +113,7 @@ fn script_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         &[
             ("EXISTS <sha1> [...]", "Says which scripts are known."),
             ("FLUSH [ASYNC|SYNC]", "Forgets all scripts."),
-            (
-                "KILL",
-                "Ends the script that runs, if it has written nothing yet.",
-            ),
+            ("KILL", "Ends the script that runs, if it has written nothing yet."),
             ("LOAD <script>", "Compiles a script and returns its SHA-1."),
         ],
     )

@@ -51,9 +51,7 @@ impl Scripts {
 
     /// Returns what the Lua state takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.machine
-            .as_ref()
-            .map_or(0, |machine| machine.lua.used_memory())
+        self.machine.as_ref().map_or(0, |machine| machine.lua.used_memory())
     }
 
     pub(super) fn has(&self, sha: &str) -> bool {
@@ -75,14 +73,8 @@ impl Scripts {
         };
         let machine = self.machine.insert(machine);
         let body = without_shebang(source);
-        let chunk = machine
-            .lua
-            .load(&body[..])
-            .set_name(CHUNK_NAME)
-            .set_mode(mlua::chunk::ChunkMode::Text);
-        let compiled = chunk
-            .set_environment(machine.environment.clone())
-            .into_function();
+        let chunk = machine.lua.load(&body[..]).set_name(CHUNK_NAME).set_mode(mlua::chunk::ChunkMode::Text);
+        let compiled = chunk.set_environment(machine.environment.clone()).into_function();
         let function = compiled.map_err(|error| {
             let text = match error {
                 mlua::Error::SyntaxError { message, .. } => message,
@@ -107,9 +99,7 @@ impl Scripts {
         };
         let threshold_ms = ctx.server.settings.busy_reply_threshold_ms;
         let clock = std::sync::Arc::clone(&ctx.server.clock);
-        machine
-            .watch
-            .start(clock, threshold_ms, ctx.server.meanwhile.clone());
+        machine.watch.start(clock, threshold_ms, ctx.server.meanwhile.clone());
         let (db, nested) = (ctx.db.index, std::mem::replace(&mut ctx.nested, true));
         let ran = machine.run(ctx, script, args, read_only);
         ctx.nested = nested;
@@ -126,9 +116,7 @@ impl Scripts {
             }
             Err(failure) => {
                 let text = failure.text();
-                Err(CommandError::with(
-                    [&text[..], failure.place(sha).as_bytes()].concat(),
-                ))
+                Err(CommandError::with([&text[..], failure.place(sha).as_bytes()].concat()))
             }
         }
     }
@@ -161,22 +149,13 @@ impl Machine {
         lua.set_memory_limit(MEMORY_MAX)?;
         let host = lua.create_table()?;
         host.set("version", VERSION)?;
-        host.set(
-            "sha1hex",
-            lua.create_function(|_, text: mlua::LuaString| Ok(sha1_hex(&text.as_bytes())))?,
-        )?;
+        host.set("sha1hex", lua.create_function(|_, text: mlua::LuaString| Ok(sha1_hex(&text.as_bytes())))?)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("@sandbox");
         let text = lua.create_function(|lua, error: Value| lua.create_string(describe(&error)))?;
         host.set("text", text)?;
         let (environment, run, redis): (Table, Function, Table) = sandbox.call(host)?;
         let watch = Rc::new(Watch::default());
-        let machine = Machine {
-            lua,
-            environment,
-            run,
-            redis,
-            watch,
-        };
+        let machine = Machine { lua, environment, run, redis, watch };
         machine.set_hook()?;
         Ok(machine)
     }
@@ -216,8 +195,7 @@ impl Machine {
         let keys_end = 3 + args.positive(2).unwrap_or(0);
         let table = |from: usize, to: usize| {
             let items = (from..to).map(|at| self.lua.create_string(args.at(at)));
-            self.lua
-                .create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)
+            self.lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)
         };
         let (keys, rest) = (table(3, keys_end)?, table(keys_end, args.len())?);
         let ctx = RefCell::new(ctx);
@@ -232,9 +210,9 @@ impl Machine {
                 let mut ctx = ctx.borrow_mut();
                 let reply = call_from_script(&mut ctx, &self.watch, &words, read_only);
                 match reply.bytes() {
-                    [b'-', text @ ..] => Err(mlua::Error::external(CallError(
-                        text.trim_ascii_end().to_vec(),
-                    ))),
+                    [b'-', text @ ..] => {
+                        Err(mlua::Error::external(CallError(text.trim_ascii_end().to_vec())))
+                    }
                     mut reply => to_lua(lua, &mut reply),
                 }
             })?;
@@ -273,9 +251,7 @@ fn user_line(lua: &Lua) -> Option<usize> {
     for level in 0..32 {
         let line = lua.inspect_stack(level, |debug| {
             let source = debug.source().source.map(std::borrow::Cow::into_owned);
-            (source.as_deref() == Some(CHUNK_NAME))
-                .then(|| debug.current_line())
-                .flatten()
+            (source.as_deref() == Some(CHUNK_NAME)).then(|| debug.current_line()).flatten()
         });
         match line {
             None => return None,
@@ -302,18 +278,13 @@ fn describe(error: &Value) -> Vec<u8> {
 fn describe_host_error(error: &mlua::Error) -> Vec<u8> {
     match error {
         mlua::Error::CallbackError { cause, .. } => describe_host_error(cause),
-        mlua::Error::ExternalError(error) if error.is::<CallError>() => error
-            .downcast_ref::<CallError>()
-            .map(|error| error.0.clone())
-            .unwrap_or_default(),
+        mlua::Error::ExternalError(error) if error.is::<CallError>() => {
+            error.downcast_ref::<CallError>().map(|error| error.0.clone()).unwrap_or_default()
+        }
         other => {
             let text = other.to_string();
             let text = text.lines().next().unwrap_or_default();
-            format!(
-                "ERR {}",
-                text.strip_prefix("runtime error: ").unwrap_or(text)
-            )
-            .into_bytes()
+            format!("ERR {}", text.strip_prefix("runtime error: ").unwrap_or(text)).into_bytes()
         }
     }
 }
@@ -332,19 +303,11 @@ impl std::error::Error for CallError {}
 
 fn broken(error: &mlua::Error) -> CommandError {
     let text = error.to_string();
-    CommandError::with(format!(
-        "ERR Error running script: {}",
-        text.lines().next().unwrap_or_default()
-    ))
+    CommandError::with(format!("ERR Error running script: {}", text.lines().next().unwrap_or_default()))
 }
 
 /// Carries out what a script calls and returns the reply as it would go on the wire.
-fn call_from_script(
-    ctx: &mut Context<'_>,
-    watch: &Watch,
-    words: &MultiValue,
-    read_only: bool,
-) -> Reply {
+fn call_from_script(ctx: &mut Context<'_>, watch: &Watch, words: &MultiValue, read_only: bool) -> Reply {
     let saved = std::mem::replace(ctx.out, Reply::new(Proto::Resp2));
     match arguments(words).and_then(|args| admit(ctx, args, watch, read_only)) {
         Ok((entry, args)) => {
@@ -366,9 +329,7 @@ fn arguments(words: &MultiValue) -> Result<OwnedArgs, CommandError> {
             Value::Integer(number) => args.push(number.to_string().as_bytes()),
             Value::Number(number) => args.push(number_text(*number).as_bytes()),
             _ => {
-                return Err(
-                    "ERR Lua redis lib command arguments must be strings or integers".into(),
-                );
+                return Err("ERR Lua redis lib command arguments must be strings or integers".into());
             }
         }
     }
@@ -387,9 +348,7 @@ fn admit(
     read_only: bool,
 ) -> Result<(&'static Entry, OwnedArgs), CommandError> {
     let unknown = |_| CommandError::new("ERR Unknown Redis command called from script");
-    let entry = CommandTable::get()
-        .resolve(args.as_args())
-        .map_err(unknown)?;
+    let entry = CommandTable::get().resolve(args.as_args()).map_err(unknown)?;
     let command = entry.command;
     if !command.accepts(args.as_args().len()) {
         return Err("ERR Wrong number of args calling Redis command from script".into());
@@ -402,9 +361,9 @@ fn admit(
     }
     let user = ctx.session.user.clone().unwrap_or_default();
     ctx.server.acl.check(&user, entry, args.as_args()).map_err(|denial| match denial {
-        crate::server::command::acl::Denial::Command => CommandError::new(
-            "NOPERM The user executing the script can't run this command or subcommand",
-        ),
+        crate::server::command::acl::Denial::Command => {
+            CommandError::new("NOPERM The user executing the script can't run this command or subcommand")
+        }
         crate::server::command::acl::Denial::Key(_) => CommandError::new(
             "NOPERM The user executing the script can't access at least one of the keys mentioned in the \
              command arguments",
@@ -426,10 +385,7 @@ fn without_shebang(source: &[u8]) -> Vec<u8> {
     if !source.starts_with(b"#!") {
         return source.to_vec();
     }
-    let end = source
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .unwrap_or(source.len());
+    let end = source.iter().position(|byte| *byte == b'\n').unwrap_or(source.len());
     // The line break stays, so that lines keep their numbers.
     source[end..].to_vec()
 }

@@ -46,8 +46,7 @@ impl Watch {
         meanwhile: Option<Rc<dyn Meanwhile>>,
     ) {
         let patience = u64::try_from(threshold_ms).ok().filter(|ms| *ms > 0);
-        self.threshold_us
-            .set(patience.map_or(u64::MAX, |ms| ms * 1000));
+        self.threshold_us.set(patience.map_or(u64::MAX, |ms| ms * 1000));
         self.started_us.set(clock.monotonic_us());
         self.clock.replace(Some(clock));
         self.has_written.set(false);
@@ -61,11 +60,7 @@ impl Watch {
         if self.verdict.get() != Verdict::GoOn {
             return false;
         }
-        let now_us = self
-            .clock
-            .borrow()
-            .as_ref()
-            .map_or(0, |clock| clock.monotonic_us());
+        let now_us = self.clock.borrow().as_ref().map_or(0, |clock| clock.monotonic_us());
         let elapsed_us = now_us.saturating_sub(self.started_us.get());
         if elapsed_us < self.threshold_us.get() {
             return true;

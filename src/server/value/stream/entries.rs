@@ -77,20 +77,14 @@ impl Stream {
             return None;
         }
         self.len += node::counts(&pack).0 as u64;
-        self.nodes
-            .insert(&first.key(), pack)
-            .is_none()
-            .then_some(())
+        self.nodes.insert(&first.key(), pack).is_none().then_some(())
     }
 
     /// Adds an entry of alternating fields and values. The caller has seen to it that `id` is above
     /// `last_id`.
     pub fn append<T: AsRef<[u8]>>(&mut self, id: StreamId, texts: &[T], limits: &Limits) {
         let bytes: usize = texts.iter().map(|text| text.as_ref().len()).sum();
-        let last = self
-            .nodes
-            .last()
-            .map(|(key, pack)| (key, has_room(pack, bytes, limits)));
+        let last = self.nodes.last().map(|(key, pack)| (key, has_room(pack, bytes, limits)));
         match last {
             Some((key, true)) => {
                 if let Some(pack) = self.nodes.get_mut(&key) {
@@ -112,10 +106,7 @@ impl Stream {
     /// Calls `visit` for entries from `start` to `end` (both inside) until it returns false.
     pub fn range(&self, start: StreamId, end: StreamId, mut visit: impl FnMut(&Entry<'_>) -> bool) {
         // The node that `start` falls into begins at or before it.
-        let first = self
-            .nodes
-            .last_up_to(&start.key())
-            .map_or(start, |(key, _)| StreamId::from_key(&key));
+        let first = self.nodes.last_up_to(&start.key()).map_or(start, |(key, _)| StreamId::from_key(&key));
         let mut next = Some(first);
         while let Some((key, pack)) = next.and_then(|id| self.nodes.first_from(&id.key())) {
             let first = StreamId::from_key(&key);
@@ -132,12 +123,7 @@ impl Stream {
     }
 
     /// Calls `visit` for entries from `end` back to `start` (both inside) until it returns false.
-    pub fn range_back(
-        &self,
-        start: StreamId,
-        end: StreamId,
-        mut visit: impl FnMut(&Entry<'_>) -> bool,
-    ) {
+    pub fn range_back(&self, start: StreamId, end: StreamId, mut visit: impl FnMut(&Entry<'_>) -> bool) {
         let mut next = Some(end);
         while let Some((key, pack)) = next.and_then(|id| self.nodes.last_up_to(&id.key())) {
             let first = StreamId::from_key(&key);
@@ -262,15 +248,11 @@ impl Stream {
             (_, None) => Vec::new(),
             (Keep::Newest(keep), Some(pack)) => {
                 let count = usize::try_from(self.len - keep).unwrap_or(usize::MAX);
-                node::entries(pack, first)
-                    .take(count)
-                    .map(|entry| entry.id)
-                    .collect()
+                node::entries(pack, first).take(count).map(|entry| entry.id).collect()
             }
-            (Keep::From(id), Some(pack)) => node::entries(pack, first)
-                .map(|entry| entry.id)
-                .take_while(|other| *other < id)
-                .collect(),
+            (Keep::From(id), Some(pack)) => {
+                node::entries(pack, first).map(|entry| entry.id).take_while(|other| *other < id).collect()
+            }
         };
         let Some(pack) = self.nodes.get_mut(&first.key()) else {
             return 0;
@@ -314,11 +296,7 @@ mod tests {
     fn stream(count: u64) -> Stream {
         let mut stream = Stream::new();
         for ms in 1..=count {
-            stream.append(
-                StreamId::new(ms, 0),
-                &["field", "value"],
-                &Limits::default(),
-            );
+            stream.append(StreamId::new(ms, 0), &["field", "value"], &Limits::default());
         }
         stream
     }
@@ -360,29 +338,16 @@ mod tests {
 
     #[test]
     fn trims_are_exact_or_by_the_node() {
-        let trim = |keep, approximate, limit| Trim {
-            keep,
-            approximate,
-            limit,
-        };
+        let trim = |keep, approximate, limit| Trim { keep, approximate, limit };
         let mut some = stream(1000);
         assert_eq!(some.trim(trim(Keep::Newest(550), true, 0)), 400);
         assert_eq!(some.trim(trim(Keep::Newest(550), false, 0)), 50);
         assert_eq!((some.len(), some.first_id.ms), (550, 451));
-        assert_eq!(
-            some.trim(trim(Keep::From(StreamId::new(701, 0)), true, 0)),
-            250
-        );
-        assert_eq!(
-            some.trim(trim(Keep::From(StreamId::new(750, 0)), false, 0)),
-            49
-        );
+        assert_eq!(some.trim(trim(Keep::From(StreamId::new(701, 0)), true, 0)), 250);
+        assert_eq!(some.trim(trim(Keep::From(StreamId::new(750, 0)), false, 0)), 49);
         assert_eq!(some.trim(trim(Keep::Newest(0), true, 100)), 51);
         assert_eq!(some.trim(trim(Keep::Newest(0), false, 0)), 200);
-        assert_eq!(
-            (some.len(), some.first_id, some.nodes().nodes()),
-            (0, StreamId::MIN, 1)
-        );
+        assert_eq!((some.len(), some.first_id, some.nodes().nodes()), (0, StreamId::MIN, 1));
         assert_eq!(some.last_id.ms, 1000);
     }
 }

@@ -51,11 +51,7 @@ pub struct Group {
 impl Group {
     /// Makes a group that has read up to `last_id`.
     pub fn new(last_id: StreamId, entries_read: Option<u64>) -> Self {
-        Self {
-            last_id,
-            entries_read,
-            ..Self::default()
-        }
+        Self { last_id, entries_read, ..Self::default() }
     }
 
     /// Adds a consumer if there is none of that name; tells whether it did.
@@ -63,13 +59,7 @@ impl Group {
         if self.consumers.contains_key(name) {
             return false;
         }
-        self.consumers.insert(
-            name.into(),
-            Consumer {
-                seen_ms: now_ms,
-                ..Consumer::default()
-            },
-        );
+        self.consumers.insert(name.into(), Consumer { seen_ms: now_ms, ..Consumer::default() });
         true
     }
 
@@ -100,19 +90,11 @@ impl Group {
 
     /// Gives an entry to a consumer, taking it from whoever has it. Counts start anew.
     pub fn assign(&mut self, id: StreamId, consumer: &[u8], delivered_ms: u64, deliveries: u64) {
-        let Some(name) = self
-            .consumers
-            .get_key_value(consumer)
-            .map(|(name, _)| Name::clone(name))
-        else {
+        let Some(name) = self.consumers.get_key_value(consumer).map(|(name, _)| Name::clone(name)) else {
             return;
         };
         let key = id.key();
-        let pending = Pending {
-            consumer: Name::clone(&name),
-            delivered_ms,
-            deliveries,
-        };
+        let pending = Pending { consumer: Name::clone(&name), delivered_ms, deliveries };
         if let Some(old) = self.pending.insert(&key, pending)
             && old.consumer != name
             && let Some(owner) = self.consumers.get_mut(&old.consumer)
@@ -164,11 +146,7 @@ mod tests {
     #[test]
     fn what_is_claimed_changes_hands() {
         let mut group = Group::new(StreamId::MIN, Some(0));
-        assert!(
-            group.add_consumer(b"a", 1)
-                && group.add_consumer(b"b", 1)
-                && !group.add_consumer(b"a", 2)
-        );
+        assert!(group.add_consumer(b"a", 1) && group.add_consumer(b"b", 1) && !group.add_consumer(b"a", 2));
         for ms in 1..=10 {
             group.assign(StreamId::new(ms, 0), b"a", 5, 1);
         }

@@ -17,10 +17,7 @@ impl StreamId {
     /// `0-0`, which no entry has.
     pub const MIN: Self = Self { ms: 0, seq: 0 };
     /// The last ID there can be.
-    pub const MAX: Self = Self {
-        ms: u64::MAX,
-        seq: u64::MAX,
-    };
+    pub const MAX: Self = Self { ms: u64::MAX, seq: u64::MAX };
 
     /// Makes an ID.
     pub const fn new(ms: u64, seq: u64) -> Self {
@@ -36,24 +33,17 @@ impl StreamId {
     #[allow(clippy::cast_possible_truncation, reason = "each half is 64 bits")]
     pub fn from_key(key: &Key) -> Self {
         let word = u128::from_be_bytes(*key);
-        Self {
-            ms: (word >> 64) as u64,
-            seq: word as u64,
-        }
+        Self { ms: (word >> 64) as u64, seq: word as u64 }
     }
 
     /// Returns the next ID.
     pub fn next(self) -> Option<Self> {
-        u128::from_be_bytes(self.key())
-            .checked_add(1)
-            .map(|word| Self::from_key(&word.to_be_bytes()))
+        u128::from_be_bytes(self.key()).checked_add(1).map(|word| Self::from_key(&word.to_be_bytes()))
     }
 
     /// Returns the ID before this one.
     pub fn prev(self) -> Option<Self> {
-        u128::from_be_bytes(self.key())
-            .checked_sub(1)
-            .map(|word| Self::from_key(&word.to_be_bytes()))
+        u128::from_be_bytes(self.key()).checked_sub(1).map(|word| Self::from_key(&word.to_be_bytes()))
     }
 
     /// Reads `ms-seq`, or `ms` alone with `missing_seq` for the other half.
@@ -90,16 +80,7 @@ mod tests {
     fn ids_are_read_and_sorted() {
         assert_eq!(StreamId::parse(b"5-3", 0), Some(StreamId::new(5, 3)));
         assert_eq!(StreamId::parse(b"5", 7), Some(StreamId::new(5, 7)));
-        for text in [
-            "",
-            "-",
-            "5-",
-            "-3",
-            "5-3-1",
-            "a",
-            "5-*",
-            "18446744073709551616",
-        ] {
+        for text in ["", "-", "5-", "-3", "5-3-1", "a", "5-*", "18446744073709551616"] {
             assert_eq!(StreamId::parse(text.as_bytes(), 0), None, "{text:?}");
         }
         assert_eq!(StreamId::new(1, u64::MAX).next(), Some(StreamId::new(2, 0)));

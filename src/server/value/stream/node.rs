@@ -55,10 +55,7 @@ pub fn append<T: AsRef<[u8]>>(pack: &mut Listpack, first: StreamId, id: StreamId
     set_counts(pack, live + 1, deleted);
     let same = head(pack).is_some_and(|(fields, _)| {
         fields.len() == texts.len() / 2
-            && fields
-                .iter()
-                .zip(texts.chunks_exact(2))
-                .all(|(field, pair)| field.is(pair[0].as_ref()))
+            && fields.iter().zip(texts.chunks_exact(2)).all(|(field, pair)| field.is(pair[0].as_ref()))
     });
     push_entry(pack, first, id, texts, same);
 }
@@ -66,13 +63,8 @@ pub fn append<T: AsRef<[u8]>>(pack: &mut Listpack, first: StreamId, id: StreamId
 /// Returns the number of live and of deleted entries.
 pub fn counts(pack: &Listpack) -> (usize, usize) {
     let mut elements = pack.iter();
-    let mut number = || {
-        elements
-            .next()
-            .and_then(Element::integer)
-            .and_then(|n| usize::try_from(n).ok())
-            .unwrap_or(0)
-    };
+    let mut number =
+        || elements.next().and_then(Element::integer).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     (number(), number())
 }
 
@@ -128,20 +120,8 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(pack: &'a Listpack, first: StreamId) -> Self {
         match head(pack) {
-            Some((fields, at)) => Self {
-                pack,
-                first,
-                fields,
-                at,
-                broken: false,
-            },
-            None => Self {
-                pack,
-                first,
-                fields: Vec::new(),
-                at: None,
-                broken: true,
-            },
+            Some((fields, at)) => Self { pack, first, fields, at, broken: false },
+            None => Self { pack, first, fields: Vec::new(), at: None, broken: true },
         }
     }
 
@@ -173,15 +153,7 @@ impl<'a> Walk<'a> {
             }
         }
         take()?;
-        Some((
-            Entry {
-                id: StreamId::new(ms, seq),
-                pairs,
-                at,
-                flags,
-            },
-            cursor,
-        ))
+        Some((Entry { id: StreamId::new(ms, seq), pairs, at, flags }, cursor))
     }
 }
 
@@ -221,13 +193,7 @@ fn set_counts(pack: &mut Listpack, live: usize, deleted: usize) {
     }
 }
 
-fn push_entry<T: AsRef<[u8]>>(
-    pack: &mut Listpack,
-    first: StreamId,
-    id: StreamId,
-    texts: &[T],
-    same: bool,
-) {
+fn push_entry<T: AsRef<[u8]>>(pack: &mut Listpack, first: StreamId, id: StreamId, texts: &[T], same: bool) {
     pack.push_back_integer(if same { SAME_FIELDS } else { 0 });
     pack.push_back_integer(difference(id.ms, first.ms));
     pack.push_back_integer(difference(id.seq, first.seq));
@@ -241,18 +207,11 @@ fn push_entry<T: AsRef<[u8]>>(
         pack.push_back(pair[1].as_ref());
     }
     // Elements to step back over to reach the flags.
-    let steps = if same {
-        texts.len() / 2 + 3
-    } else {
-        texts.len() + 4
-    };
+    let steps = if same { texts.len() / 2 + 3 } else { texts.len() + 4 };
     pack.push_back_integer(as_i64(steps));
 }
 
-#[allow(
-    clippy::cast_possible_wrap,
-    reason = "wraps on purpose: reading adds it back with wrapping"
-)]
+#[allow(clippy::cast_possible_wrap, reason = "wraps on purpose: reading adds it back with wrapping")]
 fn difference(a: u64, b: u64) -> i64 {
     a.wrapping_sub(b) as i64
 }
@@ -267,8 +226,7 @@ mod tests {
 
     fn texts(entry: &Entry<'_>) -> Vec<String> {
         let flat = entry.pairs.iter().flat_map(|(field, value)| [field, value]);
-        flat.map(|element| String::from_utf8_lossy(&element.bytes()).into_owned())
-            .collect()
+        flat.map(|element| String::from_utf8_lossy(&element.bytes()).into_owned()).collect()
     }
 
     #[test]
@@ -276,33 +234,11 @@ mod tests {
         let first = StreamId::new(100, 5);
         let mut pack = create(&["temperature", "20"]);
         let small = pack.byte_len();
-        append(
-            &mut pack,
-            first,
-            StreamId::new(101, 0),
-            &["temperature", "21"],
-        );
-        assert_eq!(
-            pack.byte_len() - small,
-            5 * 2 + 1,
-            "flags, ms, seq (-5: a byte more), value, steps"
-        );
-        append(
-            &mut pack,
-            first,
-            StreamId::new(102, 0),
-            &["other", "x", "temperature", "22"],
-        );
-        let read: Vec<_> = entries(&pack, first)
-            .map(|e| (e.id.to_string(), texts(&e)))
-            .collect();
-        assert_eq!(
-            read[1],
-            (
-                "101-0".to_owned(),
-                vec!["temperature".to_owned(), "21".to_owned()]
-            )
-        );
+        append(&mut pack, first, StreamId::new(101, 0), &["temperature", "21"]);
+        assert_eq!(pack.byte_len() - small, 5 * 2 + 1, "flags, ms, seq (-5: a byte more), value, steps");
+        append(&mut pack, first, StreamId::new(102, 0), &["other", "x", "temperature", "22"]);
+        let read: Vec<_> = entries(&pack, first).map(|e| (e.id.to_string(), texts(&e))).collect();
+        assert_eq!(read[1], ("101-0".to_owned(), vec!["temperature".to_owned(), "21".to_owned()]));
         assert_eq!(read[2].1.len(), 4);
         assert_eq!(last_id(&pack, first), Some(StreamId::new(102, 0)));
         assert!(is_sound(&pack, first));

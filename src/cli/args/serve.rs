@@ -1,0 +1,41 @@
+//! The flags of `serve`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What was typed after `bigkeys serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address to listen on [default: 127.0.0.1]
+    ///
+    /// Other than loopback it needs --password-file: the server is a sandbox, and anybody could fill it.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Listening")]
+    pub bind: Option<IpAddr>,
+
+    /// Port to listen on; 0 takes a free one and prints it [default: 6379]
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "PORT",
+        help_heading = "Listening",
+        default_value_t = 6379,
+        hide_default_value = true
+    )]
+    pub port: u16,
+
+    /// File that holds the password clients must give
+    ///
+    /// It holds the password and nothing else; one newline at its end is dropped.
+    #[arg(long, value_name = "FILE", help_heading = "Listening")]
+    pub password_file: Option<PathBuf>,
+
+    /// Folder for the file that SAVE and BGSAVE write [default: the current one]
+    #[arg(long, value_name = "DIR", help_heading = "Data")]
+    pub dir: Option<PathBuf>,
+
+    /// RDB file to start from, to rehearse on a copy of real data
+    #[arg(long, value_name = "FILE.rdb", help_heading = "Data")]
+    pub load: Option<PathBuf>,
+}

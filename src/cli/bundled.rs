@@ -1,0 +1,40 @@
+//! What `demo` and `serve` need of the bundled server. This room must not know that one, so the binary,
+//! where the rooms meet, brings it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How to start the bundled server.
+#[derive(Debug, Clone, Default)]
+pub struct BundledOptions {
+    /// Where to listen. `None`: a free loopback port.
+    pub listen: Option<SocketAddr>,
+    /// Folder for the RDB file of SAVE.
+    pub dir: Option<PathBuf>,
+    /// RDB file to start from.
+    pub load: Option<PathBuf>,
+    /// `requirepass`.
+    pub password: Option<String>,
+}
+
+/// The bundled server, as the binary hands it in.
+pub trait Bundled {
+    /// Starts it on a thread of its own and returns where it listens. It stops with the process.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    fn start(&self, options: &BundledOptions) -> io::Result<SocketAddr>;
+
+    /// Runs it on this thread until SIGINT, SIGTERM or SHUTDOWN; `ready` is told where it listens.
+    ///
+    /// # Errors
+    /// When it cannot listen, or its file cannot be read.
+    fn serve(&self, options: &BundledOptions, ready: &mut dyn FnMut(SocketAddr)) -> io::Result<()>;
+
+    /// Fills it with the sample keyspace.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    fn seed(&self, address: SocketAddr) -> io::Result<()>;
+}
