@@ -142,31 +142,28 @@ async fn sing(endpoint: &Endpoint, mut guard: Guard, state: &Mutex<CanaryState>,
     let mut reconnect_wait = RECONNECT_WAIT;
     loop {
         // No need to wait for an answer that is already too late to go on with.
-        match ping(&link, guard.latency_abort()).await {
-            Some(round_trip) => {
-                reconnect_wait = RECONNECT_WAIT;
-                let pace = guard.observe(round_trip);
-                edit(&mut |state| {
-                    state.during.record(round_trip);
-                    state.last = round_trip;
-                    // A stop stays: the run is over, whatever comes after.
-                    if !matches!(state.pace, Pace::Stop(_)) {
-                        state.pace = pace;
-                    }
-                    state.blind = None;
-                });
-                tokio::time::sleep(CANARY_INTERVAL.saturating_sub(round_trip)).await;
-            }
-            None => {
-                edit(&mut |state| state.blind = Some("the connection of the canary is lost".to_owned()));
-                match Link::open(endpoint, "bigkeys-canary").await {
-                    Ok(new) => link = new,
-                    Err(error) => {
-                        edit(&mut |state| state.blind = Some(error.to_string()));
-                        tokio::time::sleep(reconnect_wait).await;
-                        reconnect_wait = (reconnect_wait * 2).min(Duration::from_secs(1));
-                    }
+        if let Some(round_trip) = ping(&link, guard.latency_abort()).await {
+            reconnect_wait = RECONNECT_WAIT;
+            let pace = guard.observe(round_trip);
+            edit(&mut |state| {
+                state.during.record(round_trip);
+                state.last = round_trip;
+                // A stop stays: the run is over, whatever comes after.
+                if !matches!(state.pace, Pace::Stop(_)) {
+                    state.pace = pace;
                 }
+                state.blind = None;
+            });
+            tokio::time::sleep(CANARY_INTERVAL.saturating_sub(round_trip)).await;
+            continue;
+        }
+        edit(&mut |state| state.blind = Some("the connection of the canary is lost".to_owned()));
+        match Link::open(endpoint, "bigkeys-canary").await {
+            Ok(new) => link = new,
+            Err(error) => {
+                edit(&mut |state| state.blind = Some(error.to_string()));
+                tokio::time::sleep(reconnect_wait).await;
+                reconnect_wait = (reconnect_wait * 2).min(Duration::from_secs(1));
             }
         }
     }

@@ -280,16 +280,16 @@ where
         if !self.inspector.measures_memory() || self.config.memory_samples >= samples {
             return Ok(());
         }
-        let sampled =
+        let is_biased =
             |finding: &Finding| finding.facts.size.is_some_and(|size| size.basis == BytesBasis::Sampled);
         let top = self.sums.tally.top.clone().into_sorted();
-        let mut dbs: Vec<u32> = top.iter().filter(|finding| sampled(finding)).map(|f| f.facts.db).collect();
+        let mut dbs: Vec<u32> = top.iter().filter(|finding| is_biased(finding)).map(|f| f.facts.db).collect();
         dbs.sort_unstable();
         dbs.dedup();
         for db in dbs {
             // The connection is in one database at a time.
             self.db = db;
-            let findings: Vec<&Finding> = top.iter().filter(|f| f.facts.db == db && sampled(f)).collect();
+            let findings: Vec<&Finding> = top.iter().filter(|f| f.facts.db == db && is_biased(f)).collect();
             match self.measure_again(&findings, samples).await {
                 Ok(()) => {}
                 Err(Interruption::Ended(ended)) => return Err(ended),
