@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! cargo bench --bench scan                               # 1 million keys, five rounds
-//! cargo bench --bench scan -- --keys 5000000 --rounds 1  # memory at another size
+//! cargo bench --bench scan -- --rounds 0                         # only what others wait, and the rate
+//! cargo bench --bench scan -- --keys 5000000 --rounds 2 --alone   # our memory at another size
 //! ```
 //!
 //! Needs Redis 7.0.15 and its redis-cli below `target/servers` (`tests/run --servers`). Prints Markdown: the
@@ -14,6 +15,7 @@ mod dataset;
 mod lab;
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +45,7 @@ fn main() {
     let port = server.port().to_string();
     let ours = |rate: &str| {
         let mut command = Command::new(BIGKEYS);
-        command.args(["scan", "-p", &port, "--rate", rate, "--format", "table", "--no-progress"]);
+        command.args(["scan", "-p", &port, "--rate", rate, "--no-progress"]);
         command
     };
     let theirs = |mode: &str| {
@@ -53,6 +55,7 @@ fn main() {
     };
     println!("\n## Rounds\n\n| round | tool | wall s | server CPU s | server busy | client memory MiB |");
     println!("|---|---|---|---|---|---|");
+    let alone = std::env::args().any(|arg| arg == "--alone");
     let mut runs: [Vec<Run>; 3] = Default::default();
     for round in 1..=rounds {
         let commands = [
@@ -60,7 +63,7 @@ fn main() {
             ("redis-cli --memkeys", theirs("--memkeys")),
             ("redis-cli --bigkeys", theirs("--bigkeys")),
         ];
-        for (index, (name, command)) in commands.into_iter().enumerate() {
+        for (index, (name, command)) in commands.into_iter().enumerate().take(if alone { 1 } else { 3 }) {
             let run = measure(command, &mut connection);
             println!(
                 "| {round} | `{name}` | {:.2} | {:.2} | {:.0} % | {:.1} |",
@@ -72,8 +75,15 @@ fn main() {
             runs[index].push(run);
         }
     }
-    summarise(&runs);
-    watch_default_rate(ours("10k/s"), &server);
+    if alone {
+        return;
+    }
+    if rounds > 0 {
+        summarise(&runs);
+    }
+    let mut default_rate = ours("10k/s");
+    default_rate.args(["--format", "json"]);
+    watch_default_rate(default_rate, &server);
     watch_fixed_rate(ours("5k/s"), &mut connection);
 }
 
@@ -156,17 +166,25 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What another client waits while a scan runs at the default rate.
+/// What another client waits while a scan runs at the default rate, and what the scan's own canary saw.
 fn watch_default_rate(mut command: Command, server: &Server) {
     let before = victim(server, || thread::sleep(Duration::from_secs(5)));
+    let mut report = String::new();
     let during = victim(server, || {
-        let mut child = quietly(&mut command);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the tool starts");
         thread::sleep(DEFAULT_RATE_WINDOW);
-        stop(&mut child);
+        // SIGINT: the scan ends with a report of what it saw.
+        let pid = child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().expect("kill is there");
+        child.stdout.take().expect("piped").read_to_string(&mut report).expect("JSON is text");
+        child.wait().expect("the tool ends");
     });
-    println!("\n## Another client during a scan at the default rate (GET each ms)\n");
+    println!("\n## A scan at the default rate, for {} s\n", DEFAULT_RATE_WINDOW.as_secs());
     println!("| | n | p50 us | p99 us | max us |\n|---|---|---|---|---|");
-    for (name, mut waits) in [("before", before), ("during", during)] {
+    for (name, mut waits) in
+        [("another client (GET each ms), before", before), ("another client, during", during)]
+    {
         waits.sort();
         let at = |part: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
@@ -174,6 +192,18 @@ fn watch_default_rate(mut command: Command, server: &Server) {
             waits[index].as_micros()
         };
         println!("| {name} | {} | {} | {} | {} |", waits.len(), at(0.5), at(0.99), at(1.0));
+    }
+    let report: serde_json::Value = serde_json::from_str(&report).expect("the report is JSON");
+    for when in ["before", "during"] {
+        let canary = &report["summary"]["canary"][when];
+        let us = |field: &str| (canary[field].as_f64().expect("milliseconds") * 1000.0).round();
+        println!(
+            "| the canary (PING), {when} | {} | {} | {} | {} |",
+            canary["count"],
+            us("p50_ms"),
+            us("p99_ms"),
+            us("max_ms")
+        );
     }
 }
 
