@@ -7,6 +7,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// A debug build is many times slower, and fills a tenth: it is what the tests run.
+const PART: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
+
 /// Commands go out when this many bytes are waiting.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -52,7 +55,7 @@ fn decoys(client: &mut Client) -> io::Result<()> {
 
 /// A short stream with a heavy consumer group: the server's effort looks at the first group only.
 fn streams(client: &mut Client) -> io::Result<()> {
-    const ENTRIES: u64 = 60_000;
+    const ENTRIES: u64 = 60_000 / PART;
     for n in 1..=ENTRIES {
         client.send(&[
             b"XADD",
@@ -64,7 +67,7 @@ fn streams(client: &mut Client) -> io::Result<()> {
     }
     client.send(&[b"XGROUP", b"CREATE", b"orders", b"audit", b"$"])?;
     client.send(&[b"XGROUP", b"CREATE", b"orders", b"billing", b"0"])?;
-    for _ in 0..ENTRIES / 10_000 {
+    for _ in 0..ENTRIES.div_ceil(10_000) {
         let read: [&[u8]; 9] = [
             b"XREADGROUP",
             b"GROUP",
@@ -83,15 +86,15 @@ fn streams(client: &mut Client) -> io::Result<()> {
 
 /// What most keys are.
 fn small_keys(client: &mut Client) -> io::Result<()> {
-    for n in 0..20_000_u64 {
+    for n in 0..20_000_u64 / PART {
         let value = "v".repeat(20 + usize::try_from(n % 80).unwrap_or(0));
         client.send(&[b"SET", format!("session:{n}").as_bytes(), value.as_bytes(), b"EX", b"86400"])?;
     }
-    for n in 0..10_000_u64 {
+    for n in 0..10_000_u64 / PART {
         let (key, name) = (format!("user:{n}"), format!("name-{n}"));
         client.send(&[b"HSET", key.as_bytes(), b"name", name.as_bytes(), b"plan", b"basic"])?;
     }
-    for n in 0..5_000_u64 {
+    for n in 0..5_000_u64 / PART {
         client.send(&[b"INCRBY", format!("page:{n}:views").as_bytes(), n.to_string().as_bytes()])?;
     }
     Ok(())
@@ -101,7 +104,7 @@ fn small_keys(client: &mut Client) -> io::Result<()> {
 fn storm(client: &mut Client) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let due = (now + Duration::from_hours(1)).as_secs().to_string();
-    for n in 0..20_000_u64 {
+    for n in 0..20_000_u64 / PART {
         client.send(&[b"SET", format!("coupon:{n}").as_bytes(), b"10%", b"EXAT", due.as_bytes()])?;
     }
     Ok(())
@@ -129,6 +132,7 @@ impl Client {
         elements: u64,
         element: impl Fn(u64, &mut Vec<String>),
     ) -> io::Result<()> {
+        let elements = elements / PART;
         for start in (0..elements).step_by(500) {
             let mut args = vec![command.to_owned(), key.to_owned()];
             (start..elements.min(start + 500)).for_each(|n| element(n, &mut args));

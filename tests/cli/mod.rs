@@ -1,5 +1,7 @@
 //! The binary as a user runs it.
 
+#[cfg(feature = "server")]
+mod bundled;
 mod connect;
 mod ending;
 mod formats;

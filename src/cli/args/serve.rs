@@ -14,7 +14,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Listening")]
     pub bind: Option<IpAddr>,
 
-    /// Port to listen on; 0 takes a free one and prints it [default: 6379]
+    /// Port to listen on [default: 6379]
+    ///
+    /// 0 takes a free one, and says which.
     #[arg(
         short = 'p',
         long,
