@@ -33,11 +33,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Listening")]
     pub password_file: Option<PathBuf>,
 
-    /// Folder for the file that SAVE and BGSAVE write [default: the current one]
+    /// Folder that SAVE and BGSAVE write to [default: .]
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     pub dir: Option<PathBuf>,
 
     /// RDB file to start from, to rehearse on a copy of real data
-    #[arg(long, value_name = "FILE.rdb", help_heading = "Data")]
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub load: Option<PathBuf>,
 }
