@@ -1,8 +1,7 @@
 //! The bundled server: scripts of commands with the replies they must get.
 //!
-//! The same scripts run in-process, over the wire, and against any real server whose address is
-//! in `BIGKEYS_TEST_SERVERS` (`host:port`, comma-separated; they are flushed!). See
-//! [`script`] for the format.
+//! The same scripts run in-process, over the wire, and against each of the real servers. See [`script`]
+//! for the format.
 
 mod fault;
 mod fuzz;
@@ -16,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use script::Script;
 use target::{InProcessTarget, Target, WireTarget};
+
+use crate::support::{Lab, on_each_server};
 
 fn scripts() -> Vec<(PathBuf, Script)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/cases");
@@ -65,13 +66,9 @@ fn scripts_agree_over_the_wire() {
     run_all(&mut WireTarget::connect_to(&server.addr()));
 }
 
-#[test]
-fn scripts_agree_with_real_servers() {
-    let Ok(addrs) = std::env::var("BIGKEYS_TEST_SERVERS") else {
-        eprintln!("skipped: BIGKEYS_TEST_SERVERS names no real server");
-        return;
-    };
-    for addr in addrs.split(',').filter(|addr| !addr.is_empty()) {
-        run_all(&mut WireTarget::connect_to(addr));
+on_each_server! {
+    fn scripts_agree_with_real_servers(kind) {
+        let lab = Lab::start(kind);
+        run_all(&mut WireTarget::connect_to(&lab.address().to_string()));
     }
 }
