@@ -34,7 +34,7 @@ pub struct DepthArgs {
     /// Count list nodes exactly, with DEBUG OBJECT
     ///
     /// Where the server and this user's permissions allow it, and for lists up to 1 MiB: DEBUG OBJECT serialises
-    /// the whole value, about 3 ms a MiB during which the server answers nobody. With --i-know-this-blocks, for
+    /// the whole value, 1 to 2 ms a MiB during which the server answers nobody. With --i-know-this-blocks, for
     /// lists of any size. The others are estimated, and marked so.
     #[arg(long)]
     pub exact_lists: bool,

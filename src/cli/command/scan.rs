@@ -37,7 +37,7 @@ const SAMPLES_MAX: u32 = 1_000;
 /// Time after which a reader at the other end of a pipe sees what was found.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
-/// Size of a list that `--exact-lists` counts without `--i-know-this-blocks`: 3 ms of DEBUG OBJECT.
+/// Size of a list that `--exact-lists` counts without `--i-know-this-blocks`: 1 to 2 ms of DEBUG OBJECT.
 const EXACT_LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// What was typed, settled.

@@ -97,8 +97,12 @@ impl Inspector {
         })
     }
 
-    /// Adds the detail commands for one key, [`Self::detail_commands`] of them.
-    pub fn ask_details(&self, batch: &mut Batch, key: &KeyName, kind: &Kind) {
+    /// Commands that [`Self::ask_details`] adds, at the most.
+    pub const DETAIL_COMMANDS_MAX: usize = 5;
+
+    /// Adds the detail commands for one key and returns how many they are.
+    pub fn ask_details(&self, batch: &mut Batch, key: &KeyName, kind: &Kind) -> usize {
+        let before = batch.len();
         if self.asks_idle {
             batch.on_key(&["OBJECT", "IDLETIME"], key);
         } else if self.asks_freq {
@@ -114,13 +118,7 @@ impl Inspector {
         if *kind == Kind::Stream && self.asks_xinfo {
             batch.on_key(&["XINFO", "STREAM"], key);
         }
-    }
-
-    /// Returns how many commands [`Self::ask_details`] adds.
-    pub fn detail_commands(&self, kind: &Kind) -> usize {
-        let mut batch = Batch::default();
-        self.ask_details(&mut batch, &KeyName::from(""), kind);
-        batch.len()
+        batch.len() - before
     }
 
     /// Reads the replies to [`Self::ask_details`] for one key.

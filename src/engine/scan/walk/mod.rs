@@ -161,6 +161,8 @@ type Candidate = (KeyName, Kind, Option<Measured>);
 /// Keys whose details were asked.
 struct DetailStage {
     keys: Vec<Candidate>,
+    /// How many commands each took.
+    commands: Vec<usize>,
     requests: Vec<Request>,
 }
 
@@ -499,25 +501,26 @@ where
             return Ok(None);
         }
         let mut pieces = Pieces::new(self.pacer.burst());
+        let mut commands = Vec::with_capacity(keys.len());
         for (key, kind, _) in &keys {
-            self.inspector.ask_details(pieces.room(self.inspector.detail_commands(kind)), key, kind);
+            let batch = pieces.room(Inspector::DETAIL_COMMANDS_MAX);
+            commands.push(self.inspector.ask_details(batch, key, kind));
         }
         let requests = self.send_all(pieces).await?;
-        Ok(Some(DetailStage { keys, requests }))
+        Ok(Some(DetailStage { keys, commands, requests }))
     }
 
     async fn take_details(&mut self, stage: DetailStage) -> Result<Option<ExtraStage>, Interruption> {
-        let mut keys = stage.keys.into_iter();
+        let mut keys = stage.keys.into_iter().zip(stage.commands);
         let (mut extras, mut lists) = (Vec::new(), Vec::new());
         for request in stage.requests {
             let answer = self.settle(request).await?;
             let mut replies = answer.replies.into_iter().peekable();
             // No key's commands are cut in two: a batch ends where its last key does.
             while replies.peek().is_some()
-                && let Some((key, kind, size)) = keys.next()
+                && let Some(((key, kind, size), commands)) = keys.next()
             {
-                let of_key: Vec<Reply> =
-                    replies.by_ref().take(self.inspector.detail_commands(&kind)).collect();
+                let of_key: Vec<Reply> = replies.by_ref().take(commands).collect();
                 match self.inspector.read_details(self.db, key, kind, size, of_key, answer.at) {
                     Err((key, (SkipReason::ChangedType, _))) if self.may_look_again(&key) => {
                         self.again.push(key);
@@ -541,7 +544,8 @@ where
 
     // ---- extras: list nodes where DEBUG OBJECT counts them, and the groups of streams
 
-    /// DEBUG OBJECT serialises the value: about 3 ms a megabyte, during which everybody waits.
+    /// DEBUG OBJECT serialises the value: 1 to 2 ms a MiB (docs/benchmarks/, `debug_object.csv`), during which
+    /// everybody waits.
     fn counts_nodes_of(&self, facts: &KeyFacts) -> bool {
         self.exact_lists && facts.bytes().is_some_and(|bytes| bytes <= self.config.exact_list_bytes_max)
     }
