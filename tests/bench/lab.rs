@@ -101,6 +101,29 @@ impl Server {
         panic!("{} does not start", binary.path.display());
     }
 
+    /// Starts the bundled server in a process of its own.
+    pub(crate) fn start_bundled(bigkeys: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let port = free_port();
+        let mut child = Command::new(bigkeys)
+            .args(["serve", "--port", &port.to_string()])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        for _ in 0..START_ATTEMPTS {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return Self { child, port, folder };
+            }
+            #[allow(clippy::disallowed_methods, reason = "a bench may wait for its server")]
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.kill().ok();
+        child.wait().ok();
+        panic!("{bigkeys} serve does not start");
+    }
+
     /// Returns the port it listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port

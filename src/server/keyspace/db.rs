@@ -5,7 +5,7 @@ use super::object::Object;
 use crate::server::value::Value;
 use crate::server::value::dict::Dict;
 use crate::server::value::siphash::HashSeed;
-use crate::server::value::size_class::sds;
+use crate::server::value::size_class::{sds, usable};
 
 /// A key's bytes.
 pub(crate) type Key = Box<[u8]>;
@@ -58,9 +58,12 @@ impl Db {
 
     /// Returns what keys, values and tables take, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes + self.main_overhead_bytes() + self.expires_overhead_bytes()
+        let tables = self.keys.table_bytes() + self.expires.table_bytes();
+        self.bytes + tables + (self.keys.len() + self.expires.len()) * usable(ENTRY)
     }
 
+    /// Returns what MEMORY STATS counts for the main table: it takes entries for 24 bytes, and the headers of
+    /// the values for a part of it.
     pub(crate) fn main_overhead_bytes(&self) -> usize {
         self.keys.table_bytes() + self.keys.len() * (ENTRY + 16)
     }

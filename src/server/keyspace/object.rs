@@ -24,7 +24,7 @@ impl Object {
     /// Measures the value again and returns its footprint before and after.
     pub(crate) fn weigh(&mut self) -> (usize, usize) {
         let before = self.weight();
-        let units = self.value.memory_usage(SAMPLES).div_ceil(WEIGHT_UNIT);
+        let units = self.value.allocated_bytes(SAMPLES).div_ceil(WEIGHT_UNIT);
         self.weight = u32::try_from(units).unwrap_or(u32::MAX);
         (before, self.weight())
     }
@@ -35,7 +35,7 @@ impl Object {
     }
 }
 
-/// Elements looked at to weigh a collection; MEMORY USAGE has the same default.
+/// Elements looked at to weigh a collection, as MEMORY USAGE does by default.
 const SAMPLES: usize = 5;
 
 /// When a value was last used: seconds (LRU), or minutes and a logarithmic counter (LFU).
