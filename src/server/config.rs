@@ -294,6 +294,30 @@ const PARAMETERS: &[Parameter] = &[
     parameter("tcp-keepalive", Kind::Fixed("300")),
 ];
 
+/// A parameter as docs/compatibility.md shows it.
+#[cfg(test)]
+pub(super) struct ParameterDoc {
+    pub(super) name: &'static str,
+    pub(super) alias: Option<&'static str>,
+    pub(super) default: String,
+    pub(super) settable: &'static str,
+}
+
+#[cfg(test)]
+pub(super) fn parameters() -> impl Iterator<Item = ParameterDoc> {
+    let mut settings = Settings::default();
+    PARAMETERS.iter().map(move |parameter| ParameterDoc {
+        name: parameter.name,
+        alias: parameter.alias,
+        default: parameter.kind.text(&mut settings),
+        settable: match (&parameter.kind, parameter.mutable) {
+            (Kind::Fixed(_), _) => "no: it is what it is",
+            (_, false) => "at the start",
+            (_, true) => "any time",
+        },
+    })
+}
+
 const COUNT_MAX: usize = usize::MAX >> 1;
 
 /// Why a parameter was refused.

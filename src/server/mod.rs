@@ -6,6 +6,8 @@
 mod client;
 mod clock;
 mod command;
+#[cfg(test)]
+mod compatibility;
 mod config;
 mod event_loop;
 mod fault;

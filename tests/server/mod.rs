@@ -3,9 +3,11 @@
 //! The same scripts run in-process, over the wire, and against each of the real servers. See [`script`]
 //! for the format.
 
+mod compatibility;
 mod fault;
 mod fuzz;
 mod keyspace;
+mod memory;
 mod reply;
 mod run_loop;
 mod script;

@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("ping", -1, flag::FAST, Keys::None, "1.0.0", ping),
     Command::new("echo", 2, flag::LOADING | flag::STALE | flag::FAST, Keys::None, "1.0.0", echo),
     Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST, Keys::None, "1.0.0", select),
-    Command::new("wait", 3, flag::NOSCRIPT, Keys::None, "3.0.0", wait),
+    Command::new("wait", 3, flag::BLOCKING, Keys::None, "3.0.0", wait),
 ];
 
 const WRONGPASS: CommandError =

@@ -134,7 +134,7 @@ impl Context<'_> {
 
     /// Checks arity, identity, permission and memory, in Redis' order.
     fn admit(&mut self, entry: &Entry, args: Args<'_>) -> Outcome {
-        if !entry.command.accepts(args.len()) || (!entry.subcommands.is_empty() && args.len() < 2) {
+        if !entry.command.accepts(args.len()) {
             return Err(CommandError::wrong_arity(entry.command.name));
         }
         match &self.session.user {

@@ -6,7 +6,7 @@ use super::{Context, Outcome};
 use crate::server::resp::Args;
 use crate::server::value::hash::Hash;
 
-const PUT: u32 = flag::WRITE | flag::DENYOOM | flag::FAST;
+const PUT: u32 = flag::WRITE | flag::FAST;
 const READ: u32 = flag::READONLY | flag::FAST;
 
 pub(super) const COMMANDS: &[Command] = &[

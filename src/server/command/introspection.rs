@@ -54,7 +54,7 @@ fn describe(out: &mut Reply, entry: &Entry) {
     out.array(10);
     out.text(command.name);
     out.int(i64::from(command.arity));
-    let flags: Vec<&str> = names(flag::NAMES, command.flags);
+    let flags = command.flag_names();
     out.set(flags.len());
     for flag in flags {
         out.simple(flag);

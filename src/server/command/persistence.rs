@@ -10,14 +10,14 @@ use crate::server::keyspace::Free;
 use crate::server::rdb::{self, Home, RdbErrorKind};
 use crate::server::resp::Args;
 
-const ADMIN: u32 = flag::ADMIN | flag::NOSCRIPT;
+const SAVES: u32 = flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dump", 2, flag::READONLY, Keys::ONE, "2.6.0", dump).also(category::KEYSPACE),
     Command::new("restore", -4, flag::WRITE | flag::DENYOOM, Keys::ONE, "2.6.0", restore)
         .also(category::KEYSPACE | category::DANGEROUS),
-    Command::new("save", 1, ADMIN | flag::NO_MULTI, Keys::None, "1.0.0", save),
-    Command::new("bgsave", -1, ADMIN, Keys::None, "1.0.0", bgsave),
+    Command::new("save", 1, SAVES | flag::NO_MULTI, Keys::None, "1.0.0", save),
+    Command::new("bgsave", -1, SAVES, Keys::None, "1.0.0", bgsave),
 ];
 
 fn dump(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {

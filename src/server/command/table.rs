@@ -42,6 +42,10 @@ pub(crate) mod flag {
     pub(crate) const NO_MULTI: u32 = 1 << 11;
     pub(crate) const MOVABLEKEYS: u32 = 1 << 12;
     pub(crate) const BLOCKING: u32 = 1 << 13;
+    pub(crate) const NO_ASYNC_LOADING: u32 = 1 << 14;
+    /// Keys are where a number among the arguments says, and there may be none.
+    pub(crate) const NO_MANDATORY_KEYS: u32 = 1 << 15;
+    pub(crate) const SKIP_MONITOR: u32 = 1 << 16;
 
     /// The flags most administrative subcommands carry.
     pub(crate) const ADMINISTRATION: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -55,10 +59,13 @@ pub(crate) mod flag {
         (BLOCKING, "blocking"),
         (LOADING, "loading"),
         (STALE, "stale"),
+        (SKIP_MONITOR, "skip_monitor"),
         (SKIP_SLOWLOG, "skip_slowlog"),
         (FAST, "fast"),
         (NO_AUTH, "no_auth"),
+        (NO_ASYNC_LOADING, "no_async_loading"),
         (NO_MULTI, "no_multi"),
+        (NO_MANDATORY_KEYS, "no_mandatory_keys"),
         (MOVABLEKEYS, "movablekeys"),
         (ALLOW_BUSY, "allow_busy"),
     ];
@@ -212,6 +219,11 @@ impl Command {
         self.flags & flag != 0
     }
 
+    /// Returns the flags under the names `COMMAND` gives them.
+    pub(crate) fn flag_names(&self) -> Vec<&'static str> {
+        flag::NAMES.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, name)| *name).collect()
+    }
+
     pub(crate) fn accepts(&self, args: usize) -> bool {
         let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
         if self.arity < 0 { args >= least } else { args == least }
@@ -285,7 +297,12 @@ impl Table {
             let name = table.entries[id].command.name;
             let container = name.split_once('|').and_then(|(parent, _)| table.by_name.get(parent.as_bytes()));
             if let Some(parent) = container {
-                table.entries[*parent].subcommands.push(id);
+                let parent = &mut table.entries[*parent];
+                parent.subcommands.push(id);
+                if !parent.command.accepts(1) {
+                    // A container runs nothing by itself: the categories are those of what it holds.
+                    parent.categories = category::SLOW;
+                }
             }
         }
         table

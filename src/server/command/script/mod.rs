@@ -14,7 +14,8 @@ use super::table::{Command, Keys, flag};
 use super::{Context, Outcome, help};
 use crate::server::resp::Args;
 
-const RUNS: u32 = flag::NOSCRIPT | flag::STALE | flag::MOVABLEKEYS;
+const RUNS: u32 =
+    flag::NOSCRIPT | flag::STALE | flag::SKIP_MONITOR | flag::NO_MANDATORY_KEYS | flag::MOVABLEKEYS;
 const KEYS: Keys = Keys::Counted { count_at: 2, dest: false };
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -353,7 +353,7 @@ fn admit(
     if !command.accepts(args.as_args().len()) {
         return Err("ERR Wrong number of args calling Redis command from script".into());
     }
-    if command.has(flag::NOSCRIPT) || command.has(flag::BLOCKING) && command.name == "wait" {
+    if command.has(flag::NOSCRIPT) {
         return Err("ERR This Redis command is not allowed from script".into());
     }
     if read_only && command.has(flag::WRITE) {
