@@ -85,6 +85,7 @@ pub(crate) struct Settings {
     pub(crate) slowlog_max_len: i64,
     pub(crate) latency_threshold_ms: i64,
     pub(crate) latency_tracking: bool,
+    pub(crate) acl_log_max_len: i64,
     pub(crate) bulk_len_max: i64,
     pub(crate) query_buffer_max: i64,
     pub(crate) output_buffer_limit: String,
@@ -131,6 +132,7 @@ impl Default for Settings {
             slowlog_max_len: 128,
             latency_threshold_ms: 0,
             latency_tracking: true,
+            acl_log_max_len: 128,
             bulk_len_max: 512 * 1024 * 1024,
             query_buffer_max: 1024 * 1024 * 1024,
             // Redis has no limit for normal clients. A sandbox shares a laptop with its clients.
@@ -240,6 +242,7 @@ const PARAMETERS: &[Parameter] = &[
     parameter("latency-monitor-threshold", Kind::Int(0, i64::MAX, |s| &mut s.latency_threshold_ms)),
     parameter("latency-tracking", Kind::Bool(|s| &mut s.latency_tracking)),
     parameter("latency-tracking-info-percentiles", Kind::Fixed("50 99 99.9")),
+    parameter("acllog-max-len", Kind::Int(0, i64::MAX, |s| &mut s.acl_log_max_len)),
     parameter("proto-max-bulk-len", Kind::Memory(|s| &mut s.bulk_len_max)),
     parameter("client-query-buffer-limit", Kind::Memory(|s| &mut s.query_buffer_max)),
     parameter("client-output-buffer-limit", Kind::Text(|s| &mut s.output_buffer_limit)),

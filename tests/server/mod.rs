@@ -3,6 +3,7 @@
 //! The same scripts run in-process, over the wire, and against each of the real servers. See [`script`]
 //! for the format.
 
+mod blocking;
 mod compatibility;
 mod fault;
 mod fuzz;

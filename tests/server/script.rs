@@ -51,7 +51,7 @@ enum Step {
 
 /// What a reply must be like.
 #[derive(Debug, Clone, PartialEq)]
-enum Expected {
+pub(crate) enum Expected {
     Anything,
     Exactly(Reply),
     Error(String),
@@ -219,7 +219,7 @@ pub(crate) fn parse_version(text: &str) -> Vec<u64> {
 }
 
 impl Expected {
-    fn parse(text: &str) -> Result<Expected, String> {
+    pub(crate) fn parse(text: &str) -> Result<Expected, String> {
         if let Some(error) = text.strip_prefix('!') {
             return Ok(Expected::Error(error.to_owned()));
         }
@@ -293,7 +293,7 @@ impl Expected {
         }
     }
 
-    fn accepts(&self, reply: &Reply) -> bool {
+    pub(crate) fn accepts(&self, reply: &Reply) -> bool {
         match (self, reply) {
             (Expected::Anything, _) => true,
             (Expected::Exactly(expected), reply) => expected == reply,

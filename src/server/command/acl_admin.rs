@@ -1,6 +1,11 @@
 //! ACL: users, their rules, and what would happen if.
 
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+
 use super::acl::{Acl, Denial};
+use super::acl_log;
 use super::error::CommandError;
 use super::table::{Command, Keys, Table, category, flag};
 use super::{Context, Outcome, client_admin, help};
@@ -19,6 +24,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("acl|deluser", -3, ADMIN, Keys::None, "6.0.0", delete_users),
     Command::new("acl|cat", -2, ANYONE, Keys::None, "6.0.0", categories),
     Command::new("acl|dryrun", -4, ADMIN, Keys::None, "7.0.0", dry_run),
+    Command::new("acl|log", -2, ADMIN, Keys::None, "6.0.0", acl_log::log),
+    Command::new("acl|genpass", -2, ANYONE, Keys::None, "6.0.0", generate_password),
+    Command::new("acl|load", 2, ADMIN, Keys::None, "6.0.0", no_file),
+    Command::new("acl|save", 2, ADMIN, Keys::None, "6.0.0", no_file),
     Command::new("acl|help", 2, flag::LOADING | flag::STALE, Keys::None, "6.0.0", acl_help),
 ];
 
@@ -150,6 +159,42 @@ fn dry_run(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// Makes a password that nobody can guess; this is no matter for the seeded generator.
+fn generate_password(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    const BITS_MAX: i64 = 4096;
+    let bits = match args.len() {
+        2 => 256,
+        3 => args.int(2)?,
+        _ => return Err(CommandError::subcommand(args)),
+    };
+    if !(1..=BITS_MAX).contains(&bits) {
+        return Err(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a positive \
+                    number up to 4096"
+                .into(),
+        );
+    }
+    let digits = usize::try_from(bits).unwrap_or(0).div_ceil(4);
+    let mut bytes = vec![0; digits.div_ceil(2)];
+    let random = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+    random.map_err(|error| CommandError::with(format!("ERR no random numbers: {error}")))?;
+    let mut password = String::new();
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(password, "{byte:02x}");
+    }
+    password.truncate(digits);
+    ctx.out.text(&password);
+    Ok(())
+}
+
+fn no_file(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    Err("ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the \
+         ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) \
+         in order to store users in the Redis configuration."
+        .into())
+}
+
 fn acl_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     help(
         ctx,
@@ -158,8 +203,10 @@ fn acl_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
             ("CAT [<category>]", "Returns the categories, or the commands in one."),
             ("DELUSER <username> [...]", "Removes users and ends their connections."),
             ("DRYRUN <username> <command> [<arg> ...]", "Says whether the user could run this."),
+            ("GENPASS [<bits>]", "Returns a password made at random (default: 256 bits)."),
             ("GETUSER <username>", "Returns a user's rules."),
             ("LIST", "Returns each user as a line of rules."),
+            ("LOG [<count>|RESET]", "Returns who was denied what (default: 10 entries), or forgets it."),
             ("SETUSER <username> <rule> [...]", "Makes or changes a user."),
             ("USERS", "Returns the names of all users."),
             ("WHOAMI", "Returns the user of this connection."),

@@ -41,13 +41,14 @@ fn auth(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         3 => (args.text(1), args.at(2)),
         _ => return Err(CommandError::SYNTAX),
     };
-    login(ctx, user, password)?;
+    login(ctx, args.at(0), user, password)?;
     ctx.out.ok();
     Ok(())
 }
 
-fn login(ctx: &mut Context<'_>, user: String, password: &[u8]) -> Outcome {
+fn login(ctx: &mut Context<'_>, command: &[u8], user: String, password: &[u8]) -> Outcome {
     if !ctx.server.acl.authenticate(&user, password) {
+        ctx.note_failed_login(command, &user);
         return Err(WRONGPASS);
     }
     ctx.session.user = Some(user);
@@ -79,7 +80,7 @@ fn hello(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     if let Some((user, password)) = credentials {
-        login(ctx, user, password)?;
+        login(ctx, args.at(0), user, password)?;
     }
     if ctx.session.user.is_none() {
         return Err(

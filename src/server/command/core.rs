@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::CommandError;
 use super::acl::Acl;
+use super::acl_log::AclLog;
 use super::latency::LatencyMonitor;
 use super::script::{Meanwhile, Scripts};
 use super::session::{ClientId, Session, Sessions};
@@ -24,6 +25,7 @@ pub(crate) struct Instance {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Arc<Faults>,
     pub(crate) acl: Acl,
+    pub(crate) acl_log: AclLog,
     pub(crate) sessions: Sessions,
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
@@ -82,6 +84,7 @@ impl Core {
                 settings,
                 faults,
                 acl,
+                acl_log: AclLog::default(),
                 sessions: Sessions::default(),
                 stats: Stats::default(),
                 slowlog: SlowLog::default(),

@@ -143,7 +143,12 @@ impl Context<'_> {
             }
             None => {}
             Some(user) => {
-                self.server.acl.check(user, entry, args).map_err(|denial| denied(&denial, user, entry))?;
+                if let Err(denial) = self.server.acl.check(user, entry, args) {
+                    let refusal = denied(&denial, user, entry);
+                    let context = if self.session.transaction.is_some() { "multi" } else { "toplevel" };
+                    self.note_denial(&denial, entry, context);
+                    return Err(refusal);
+                }
             }
         }
         self.make_room(entry)?;

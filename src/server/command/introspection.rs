@@ -14,6 +14,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("command|info", -2, ANYTIME, Keys::None, "2.8.13", info).also(category::CONNECTION),
     Command::new("command|list", -2, ANYTIME, Keys::None, "7.0.0", list).also(category::CONNECTION),
     Command::new("command|getkeys", -3, ANYTIME, Keys::None, "2.8.13", get_keys).also(category::CONNECTION),
+    Command::container("module", "4.0.0"),
+    Command::new("module|list", 2, flag::ADMIN | flag::NOSCRIPT, Keys::None, "4.0.0", no_modules),
+    Command::new("module|help", 2, ANYTIME, Keys::None, "5.0.0", module_help),
     Command::new("command|help", 2, ANYTIME, Keys::None, "5.0.0", command_help).also(category::CONNECTION),
 ];
 
@@ -174,6 +177,15 @@ fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.out.text(name);
     }
     Ok(())
+}
+
+fn no_modules(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    ctx.out.array(0);
+    Ok(())
+}
+
+fn module_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    help(ctx, "MODULE", &[("LIST", "Returns the modules: none can be loaded here.")])
 }
 
 fn get_keys(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {

@@ -5,10 +5,13 @@
 
 mod acl;
 mod acl_admin;
+mod acl_log;
 mod args;
 mod bit;
+mod bitfield;
 mod blocking;
 mod client_admin;
+mod cluster;
 mod collection_scan;
 mod connection;
 mod core;
@@ -24,6 +27,7 @@ mod hyperloglog;
 mod introspection;
 mod keys;
 mod latency;
+mod lcs;
 mod list;
 mod object;
 mod persistence;
@@ -90,7 +94,9 @@ const GROUPS: &[Group] = &[
     Group { name: "generic", category: 0, commands: object::COMMANDS },
     Group { name: "server", category: 0, commands: persistence::COMMANDS },
     Group { name: "string", category: category::STRING, commands: string::COMMANDS },
+    Group { name: "string", category: category::STRING, commands: lcs::COMMANDS },
     Group { name: "bitmap", category: category::BITMAP, commands: bit::COMMANDS },
+    Group { name: "bitmap", category: category::BITMAP, commands: bitfield::COMMANDS },
     Group { name: "list", category: category::LIST, commands: list::COMMANDS },
     Group { name: "list", category: category::LIST, commands: blocking::LIST_COMMANDS },
     Group { name: "sorted-set", category: category::SORTEDSET, commands: blocking::ZSET_COMMANDS },
@@ -106,6 +112,7 @@ const GROUPS: &[Group] = &[
     Group { name: "stream", category: category::STREAM, commands: stream_info::COMMANDS },
     Group { name: "hyperloglog", category: category::HYPERLOGLOG, commands: hyperloglog::COMMANDS },
     Group { name: "scripting", category: category::SCRIPTING, commands: script::COMMANDS },
+    Group { name: "cluster", category: 0, commands: cluster::COMMANDS },
     Group { name: "transactions", category: category::TRANSACTION, commands: transaction::COMMANDS },
 ];
 

@@ -48,7 +48,10 @@ fn exec(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
             Ok(()) => {
                 ctx.call(entry, args.as_args());
             }
-            Err(denial) => ctx.out.error(super::dispatch::denied(&denial, &user, entry).text()),
+            Err(denial) => {
+                ctx.note_denial(&denial, entry, "multi");
+                ctx.out.error(super::dispatch::denied(&denial, &user, entry).text());
+            }
         }
     }
     ctx.nested = nested;

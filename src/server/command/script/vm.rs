@@ -13,6 +13,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, V
 use super::convert::{error_text, to_lua, to_reply};
 use super::watch::{Verdict, Watch};
 use crate::server::command::digest::sha1_hex;
+use crate::server::command::dispatch::denied;
 use crate::server::command::error::CommandError;
 use crate::server::command::table::{Entry, Table as CommandTable, flag};
 use crate::server::command::{Context, Outcome};
@@ -360,15 +361,12 @@ fn admit(
         return Err("ERR Write commands are not allowed from read-only scripts.".into());
     }
     let user = ctx.session.user.clone().unwrap_or_default();
-    ctx.server.acl.check(&user, entry, args.as_args()).map_err(|denial| match denial {
-        crate::server::command::acl::Denial::Command => {
-            CommandError::new("NOPERM The user executing the script can't run this command or subcommand")
-        }
-        crate::server::command::acl::Denial::Key(_) => CommandError::new(
-            "NOPERM The user executing the script can't access at least one of the keys mentioned in the \
-             command arguments",
-        ),
-    })?;
+    if let Err(denial) = ctx.server.acl.check(&user, entry, args.as_args()) {
+        ctx.note_denial(&denial, entry, "lua");
+        let refusal = denied(&denial, &user, entry);
+        let why = refusal.text().strip_prefix(b"NOPERM ").unwrap_or(refusal.text());
+        return Err(CommandError::with([b"ERR ACL failure in script: ", why].concat()));
+    }
     if command.has(flag::WRITE) {
         // Under memory pressure a script is stopped at its first write, not half-way through.
         if !watch.has_written.get() {
