@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::digest::sha256_hex;
 use super::glob;
-use super::table::{Entry, Table, category, flag};
+use super::table::{Entry, Table, category, flag, need};
 use crate::server::resp::Args;
 
 /// All users. `default` is always there.
@@ -35,6 +35,12 @@ struct KeyRule {
     pattern: Vec<u8>,
     read: bool,
     write: bool,
+}
+
+impl KeyRule {
+    fn allows(&self, need: u8) -> bool {
+        (self.read || need & need::READ == 0) && (self.write || need & need::WRITE == 0)
+    }
 }
 
 /// Why a user may not do something.
@@ -135,12 +141,9 @@ impl User {
         if self.sees_all_keys() {
             return Ok(());
         }
-        let reads = !entry.command.has(flag::WRITE);
-        for at in entry.command.keys.positions(args) {
+        for (at, need) in entry.command.keys_and_needs(args) {
             let key = args.at(at);
-            let open = self.keys.iter().any(|rule| {
-                (if reads { rule.read } else { rule.write }) && glob::matches(&rule.pattern, key)
-            });
+            let open = self.keys.iter().any(|rule| rule.allows(need) && glob::matches(&rule.pattern, key));
             if !open {
                 return Err(Denial::Key(key.to_vec()));
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::error::CommandError;
 use super::string::{clamp_range, raw_bytes, read, write};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::Free;
 use crate::server::resp::{Args, parse_i64};
@@ -12,7 +12,8 @@ use crate::server::value::Value;
 use crate::server::value::string::StringValue;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, Keys::ONE, "2.2.0", setbit),
+    Command::new("setbit", 4, flag::WRITE | flag::DENYOOM, Keys::ONE, "2.2.0", setbit)
+        .needs(need::BOTH, need::BOTH),
     Command::new("getbit", 3, flag::READONLY | flag::FAST, Keys::ONE, "2.2.0", getbit),
     Command::new("bitcount", -2, flag::READONLY, Keys::ONE, "2.6.0", bitcount),
     Command::new("bitpos", -3, flag::READONLY, Keys::ONE, "2.8.7", bitpos),
@@ -23,7 +24,8 @@ pub(super) const COMMANDS: &[Command] = &[
         Keys::Range { first: 2, last: -1, step: 1 },
         "2.6.0",
         bitop,
-    ),
+    )
+    .needs(need::WRITE, need::READ),
 ];
 
 /// Parses a bit's position; the string it needs must not be longer than a string may be.

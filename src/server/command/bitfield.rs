@@ -2,13 +2,14 @@
 
 use super::error::CommandError;
 use super::string::{raw_bytes, read, write};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::resp::{Args, parse_i64};
 use crate::server::value::string::StringValue;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, Keys::ONE, "3.2.0", bitfield),
+    Command::new("bitfield", -2, flag::WRITE | flag::DENYOOM, Keys::ONE, "3.2.0", bitfield)
+        .needs_by(bitfield_need),
     Command::new("bitfield_ro", -2, flag::READONLY | flag::FAST, Keys::ONE, "6.0.0", bitfield_ro),
 ];
 
@@ -159,6 +160,12 @@ fn parse(ctx: &Context<'_>, args: Args<'_>) -> Result<Vec<Operation>, CommandErr
         at += words;
     }
     Ok(operations)
+}
+
+/// Reading a field needs less than changing one.
+fn bitfield_need(args: Args<'_>) -> u8 {
+    let changes = (2..args.len()).any(|at| args.is(at, "SET") || args.is(at, "INCRBY"));
+    if changes { need::BOTH } else { need::READ }
 }
 
 fn put(ctx: &mut Context<'_>, value: Option<i128>) {

@@ -11,7 +11,7 @@ use super::connection::deadline_us;
 use super::error::CommandError;
 use super::list::{MultiPop, end_at, move_one, pop_many, pop_one};
 use super::session::Blocked;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::zset::{Shape, min_or_max, pop_scored};
 use super::{Context, Outcome};
 use crate::server::resp::{Args, OwnedArgs, Reply};
@@ -24,17 +24,19 @@ const KEYS: Keys = Keys::Range { first: 1, last: -2, step: 1 };
 const COUNTED: Keys = Keys::Counted { count_at: 2, dest: false };
 
 pub(super) const LIST_COMMANDS: &[Command] = &[
-    Command::new("blpop", -3, POP, KEYS, "2.0.0", blpop),
-    Command::new("brpop", -3, POP, KEYS, "2.0.0", brpop),
-    Command::new("blmove", 6, MOVE, Keys::TWO, "6.2.0", blmove),
-    Command::new("brpoplpush", 4, MOVE, Keys::TWO, "2.2.0", brpoplpush),
-    Command::new("blmpop", -5, POP | flag::MOVABLEKEYS, COUNTED, "7.0.0", blmpop),
+    Command::new("blpop", -3, POP, KEYS, "2.0.0", blpop).needs(need::BOTH, need::BOTH),
+    Command::new("brpop", -3, POP, KEYS, "2.0.0", brpop).needs(need::BOTH, need::BOTH),
+    Command::new("blmove", 6, MOVE, Keys::TWO, "6.2.0", blmove).needs(need::BOTH, need::WRITE),
+    Command::new("brpoplpush", 4, MOVE, Keys::TWO, "2.2.0", brpoplpush).needs(need::BOTH, need::WRITE),
+    Command::new("blmpop", -5, POP | flag::MOVABLEKEYS, COUNTED, "7.0.0", blmpop)
+        .needs(need::BOTH, need::BOTH),
 ];
 
 pub(super) const ZSET_COMMANDS: &[Command] = &[
-    Command::new("bzpopmin", -3, POP | flag::FAST, KEYS, "5.0.0", bzpopmin),
-    Command::new("bzpopmax", -3, POP | flag::FAST, KEYS, "5.0.0", bzpopmax),
-    Command::new("bzmpop", -5, POP | flag::MOVABLEKEYS, COUNTED, "7.0.0", bzmpop),
+    Command::new("bzpopmin", -3, POP | flag::FAST, KEYS, "5.0.0", bzpopmin).needs(need::BOTH, need::BOTH),
+    Command::new("bzpopmax", -3, POP | flag::FAST, KEYS, "5.0.0", bzpopmax).needs(need::BOTH, need::BOTH),
+    Command::new("bzmpop", -5, POP | flag::MOVABLEKEYS, COUNTED, "7.0.0", bzmpop)
+        .needs(need::BOTH, need::BOTH),
 ];
 
 impl Context<'_> {

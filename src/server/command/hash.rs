@@ -3,7 +3,7 @@
 use super::collection_scan::{CollectionScan, empty_page, page};
 use super::error::CommandError;
 use super::sample::{Wanted, different};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::Selected;
 use crate::server::resp::{Args, Proto};
@@ -24,12 +24,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hgetall", 2, flag::READONLY, Keys::ONE, "2.0.0", hgetall),
     Command::new("hkeys", 2, flag::READONLY, Keys::ONE, "2.0.0", hkeys),
     Command::new("hvals", 2, flag::READONLY, Keys::ONE, "2.0.0", hvals),
-    Command::new("hlen", 2, READ_FAST, Keys::ONE, "2.0.0", hlen),
-    Command::new("hstrlen", 3, READ_FAST, Keys::ONE, "3.2.0", hstrlen),
-    Command::new("hexists", 3, READ_FAST, Keys::ONE, "2.0.0", hexists),
+    Command::new("hlen", 2, READ_FAST, Keys::ONE, "2.0.0", hlen).needs(need::ANY, need::ANY),
+    Command::new("hstrlen", 3, READ_FAST, Keys::ONE, "3.2.0", hstrlen).needs(need::ANY, need::ANY),
+    Command::new("hexists", 3, READ_FAST, Keys::ONE, "2.0.0", hexists).needs(need::ANY, need::ANY),
     Command::new("hdel", -3, flag::WRITE | flag::FAST, Keys::ONE, "2.0.0", hdel),
-    Command::new("hincrby", 4, PUT, Keys::ONE, "2.0.0", hincrby),
-    Command::new("hincrbyfloat", 4, PUT, Keys::ONE, "2.6.0", hincrbyfloat),
+    Command::new("hincrby", 4, PUT, Keys::ONE, "2.0.0", hincrby).needs(need::BOTH, need::BOTH),
+    Command::new("hincrbyfloat", 4, PUT, Keys::ONE, "2.6.0", hincrbyfloat).needs(need::BOTH, need::BOTH),
     Command::new("hrandfield", -2, flag::READONLY, Keys::ONE, "6.2.0", hrandfield),
     Command::new("hscan", -3, flag::READONLY, Keys::ONE, "2.8.0", hscan),
 ];

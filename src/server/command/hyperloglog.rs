@@ -1,7 +1,7 @@
 //! `HyperLogLog`: PFADD, PFCOUNT, PFMERGE over strings that hold registers.
 
 use super::error::CommandError;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::resp::Args;
 use crate::server::value::Value;
@@ -12,7 +12,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("pfadd", -2, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "2.8.9", pfadd),
     // It writes the count it has worked out into the value, but replicas need not know.
     Command::new("pfcount", -2, flag::READONLY, Keys::ALL, "2.8.9", pfcount),
-    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, Keys::ALL, "2.8.9", pfmerge),
+    Command::new("pfmerge", -2, flag::WRITE | flag::DENYOOM, Keys::ALL, "2.8.9", pfmerge)
+        .needs(need::BOTH, need::READ),
 ];
 
 impl From<HllError> for CommandError {

@@ -1,7 +1,7 @@
 //! Commands on any key: they never look inside a value.
 
 use super::error::CommandError;
-use super::table::{Command, Keys, category, flag};
+use super::table::{Command, Keys, category, flag, need};
 use super::{Context, Outcome, glob};
 use crate::server::keyspace::Free;
 use crate::server::resp::Args;
@@ -11,15 +11,18 @@ const READ: u32 = flag::READONLY | flag::FAST;
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("del", -2, flag::WRITE, Keys::ALL, "1.0.0", del),
     Command::new("unlink", -2, flag::WRITE | flag::FAST, Keys::ALL, "4.0.0", unlink),
-    Command::new("exists", -2, READ, Keys::ALL, "1.0.0", exists),
-    Command::new("touch", -2, READ, Keys::ALL, "3.2.1", touch),
-    Command::new("type", 2, READ, Keys::ONE, "1.0.0", type_command),
+    Command::new("exists", -2, READ, Keys::ALL, "1.0.0", exists).needs(need::ANY, need::ANY),
+    Command::new("touch", -2, READ, Keys::ALL, "3.2.1", touch).needs(need::ANY, need::ANY),
+    Command::new("type", 2, READ, Keys::ONE, "1.0.0", type_command).needs(need::ANY, need::ANY),
     Command::new("keys", 2, flag::READONLY, Keys::None, "1.0.0", keys).also(category::DANGEROUS),
     Command::new("randomkey", 1, flag::READONLY, Keys::None, "1.0.0", randomkey),
-    Command::new("rename", 3, flag::WRITE, Keys::TWO, "1.0.0", rename),
-    Command::new("renamenx", 3, flag::WRITE | flag::FAST, Keys::TWO, "1.0.0", renamenx),
-    Command::new("move", 3, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", move_command),
-    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", copy),
+    Command::new("rename", 3, flag::WRITE, Keys::TWO, "1.0.0", rename).needs(need::BOTH, need::WRITE),
+    Command::new("renamenx", 3, flag::WRITE | flag::FAST, Keys::TWO, "1.0.0", renamenx)
+        .needs(need::BOTH, need::WRITE),
+    Command::new("move", 3, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", move_command)
+        .needs(need::BOTH, need::BOTH),
+    Command::new("copy", -3, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", copy)
+        .needs(need::READ, need::WRITE),
 ];
 
 fn del(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {

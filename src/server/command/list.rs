@@ -1,7 +1,7 @@
 //! Lists: LPUSH to LMPOP. The ones that wait are in [`super::blocking`].
 
 use super::error::CommandError;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::typed::{resolve_index, resolve_range};
 use super::{Context, Outcome};
 use crate::server::resp::Args;
@@ -16,9 +16,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("rpush", -3, PUSH, Keys::ONE, "1.0.0", rpush),
     Command::new("lpushx", -3, PUSH, Keys::ONE, "2.2.0", lpushx),
     Command::new("rpushx", -3, PUSH, Keys::ONE, "2.2.0", rpushx),
-    Command::new("lpop", -2, POP, Keys::ONE, "1.0.0", lpop),
-    Command::new("rpop", -2, POP, Keys::ONE, "1.0.0", rpop),
-    Command::new("llen", 2, flag::READONLY | flag::FAST, Keys::ONE, "1.0.0", llen),
+    Command::new("lpop", -2, POP, Keys::ONE, "1.0.0", lpop).needs(need::BOTH, need::BOTH),
+    Command::new("rpop", -2, POP, Keys::ONE, "1.0.0", rpop).needs(need::BOTH, need::BOTH),
+    Command::new("llen", 2, flag::READONLY | flag::FAST, Keys::ONE, "1.0.0", llen)
+        .needs(need::ANY, need::ANY),
     Command::new("lrange", 4, flag::READONLY, Keys::ONE, "1.0.0", lrange),
     Command::new("lindex", 3, flag::READONLY, Keys::ONE, "1.0.0", lindex),
     Command::new("lset", 4, flag::WRITE | flag::DENYOOM, Keys::ONE, "1.0.0", lset),
@@ -26,8 +27,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("lrem", 4, flag::WRITE, Keys::ONE, "1.0.0", lrem),
     Command::new("ltrim", 4, flag::WRITE, Keys::ONE, "1.0.0", ltrim),
     Command::new("lpos", -3, flag::READONLY, Keys::ONE, "6.0.6", lpos),
-    Command::new("lmove", 5, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", lmove),
-    Command::new("rpoplpush", 3, flag::WRITE | flag::DENYOOM, Keys::TWO, "1.2.0", rpoplpush),
+    Command::new("lmove", 5, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", lmove)
+        .needs(need::BOTH, need::WRITE),
+    Command::new("rpoplpush", 3, flag::WRITE | flag::DENYOOM, Keys::TWO, "1.2.0", rpoplpush)
+        .needs(need::BOTH, need::WRITE),
     Command::new(
         "lmpop",
         -4,
@@ -35,7 +38,8 @@ pub(super) const COMMANDS: &[Command] = &[
         Keys::Counted { count_at: 1, dest: false },
         "7.0.0",
         lmpop,
-    ),
+    )
+    .needs(need::BOTH, need::BOTH),
 ];
 
 fn lpush(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {

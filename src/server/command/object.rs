@@ -2,7 +2,7 @@
 
 use super::core::STARTUP_BYTES;
 use super::error::CommandError;
-use super::table::{Command, Keys, category, flag};
+use super::table::{Command, Keys, category, flag, need};
 use super::{Context, Outcome, help};
 use crate::server::info::resident_bytes;
 use crate::server::keyspace::{Object, key_overhead};
@@ -12,14 +12,22 @@ const READ: u32 = flag::READONLY;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::container("object", "2.2.3"),
-    Command::new("object|encoding", 3, READ, Keys::SECOND, "2.2.3", encoding).also(category::KEYSPACE),
-    Command::new("object|idletime", 3, READ, Keys::SECOND, "2.2.3", idletime).also(category::KEYSPACE),
-    Command::new("object|freq", 3, READ, Keys::SECOND, "4.0.0", freq).also(category::KEYSPACE),
-    Command::new("object|refcount", 3, READ, Keys::SECOND, "2.2.3", refcount).also(category::KEYSPACE),
+    Command::new("object|encoding", 3, READ, Keys::SECOND, "2.2.3", encoding)
+        .needs(need::ANY, need::ANY)
+        .also(category::KEYSPACE),
+    Command::new("object|idletime", 3, READ, Keys::SECOND, "2.2.3", idletime)
+        .needs(need::ANY, need::ANY)
+        .also(category::KEYSPACE),
+    Command::new("object|freq", 3, READ, Keys::SECOND, "4.0.0", freq)
+        .needs(need::ANY, need::ANY)
+        .also(category::KEYSPACE),
+    Command::new("object|refcount", 3, READ, Keys::SECOND, "2.2.3", refcount)
+        .needs(need::ANY, need::ANY)
+        .also(category::KEYSPACE),
     Command::new("object|help", 2, flag::LOADING | flag::STALE, Keys::None, "6.2.0", object_help)
         .also(category::KEYSPACE),
     Command::container("memory", "4.0.0"),
-    Command::new("memory|usage", -3, READ, Keys::SECOND, "4.0.0", usage),
+    Command::new("memory|usage", -3, READ, Keys::SECOND, "4.0.0", usage).needs(need::ANY, need::ANY),
     Command::new("memory|stats", 2, 0, Keys::None, "4.0.0", stats),
     Command::new("memory|doctor", 2, 0, Keys::None, "4.0.0", doctor),
     Command::new("memory|purge", 2, 0, Keys::None, "4.0.0", purge),

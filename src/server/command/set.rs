@@ -3,7 +3,7 @@
 use super::collection_scan::{CollectionScan, empty_page, page};
 use super::error::CommandError;
 use super::sample::{Wanted, different};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::{Free, Selected};
 use crate::server::resp::Args;
@@ -18,20 +18,22 @@ const STORE: u32 = flag::WRITE | flag::DENYOOM;
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("sadd", -3, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "1.0.0", sadd),
     Command::new("srem", -3, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", srem),
-    Command::new("scard", 2, READ_FAST, Keys::ONE, "1.0.0", scard),
-    Command::new("sismember", 3, READ_FAST, Keys::ONE, "1.0.0", sismember),
+    Command::new("scard", 2, READ_FAST, Keys::ONE, "1.0.0", scard).needs(need::ANY, need::ANY),
+    Command::new("sismember", 3, READ_FAST, Keys::ONE, "1.0.0", sismember).needs(need::ANY, need::ANY),
     Command::new("smismember", -3, READ_FAST, Keys::ONE, "6.2.0", smismember),
     Command::new("smembers", 2, flag::READONLY, Keys::ONE, "1.0.0", smembers),
-    Command::new("smove", 4, flag::WRITE | flag::FAST, Keys::TWO, "1.0.0", smove),
-    Command::new("spop", -2, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", spop),
+    Command::new("smove", 4, flag::WRITE | flag::FAST, Keys::TWO, "1.0.0", smove)
+        .needs(need::BOTH, need::WRITE),
+    Command::new("spop", -2, flag::WRITE | flag::FAST, Keys::ONE, "1.0.0", spop)
+        .needs(need::BOTH, need::BOTH),
     Command::new("srandmember", -2, flag::READONLY, Keys::ONE, "1.0.0", srandmember),
     Command::new("sscan", -3, flag::READONLY, Keys::ONE, "2.8.0", sscan),
     Command::new("sinter", -2, flag::READONLY, Keys::ALL, "1.0.0", sinter),
     Command::new("sunion", -2, flag::READONLY, Keys::ALL, "1.0.0", sunion),
     Command::new("sdiff", -2, flag::READONLY, Keys::ALL, "1.0.0", sdiff),
-    Command::new("sinterstore", -3, STORE, Keys::ALL, "1.0.0", sinterstore),
-    Command::new("sunionstore", -3, STORE, Keys::ALL, "1.0.0", sunionstore),
-    Command::new("sdiffstore", -3, STORE, Keys::ALL, "1.0.0", sdiffstore),
+    Command::new("sinterstore", -3, STORE, Keys::ALL, "1.0.0", sinterstore).needs(need::WRITE, need::READ),
+    Command::new("sunionstore", -3, STORE, Keys::ALL, "1.0.0", sunionstore).needs(need::WRITE, need::READ),
+    Command::new("sdiffstore", -3, STORE, Keys::ALL, "1.0.0", sdiffstore).needs(need::WRITE, need::READ),
     Command::new(
         "sintercard",
         -3,

@@ -2,7 +2,7 @@
 //! [`super::stream_group`].
 
 use super::error::CommandError;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::resp::{Args, Reply};
 use crate::server::value::limits::Limits;
@@ -12,7 +12,7 @@ const READ: u32 = flag::READONLY;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("xadd", -5, flag::WRITE | flag::DENYOOM | flag::FAST, Keys::ONE, "5.0.0", xadd),
-    Command::new("xlen", 2, READ | flag::FAST, Keys::ONE, "5.0.0", xlen),
+    Command::new("xlen", 2, READ | flag::FAST, Keys::ONE, "5.0.0", xlen).needs(need::ANY, need::ANY),
     Command::new("xrange", -4, READ, Keys::ONE, "5.0.0", xrange),
     Command::new("xrevrange", -4, READ, Keys::ONE, "5.0.0", xrevrange),
     Command::new("xdel", -3, flag::WRITE | flag::FAST, Keys::ONE, "5.0.0", xdel),

@@ -2,7 +2,7 @@
 
 use super::error::CommandError;
 use super::stream::{entries, strict_id, write_entry};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::resp::{Args, Proto, Reply};
 use crate::server::value::stream::{Entry, Stream, StreamId};
@@ -23,7 +23,8 @@ pub(super) const COMMANDS: &[Command] = &[
         Keys::Streams,
         "5.0.0",
         xreadgroup,
-    ),
+    )
+    .needs(need::READ, need::READ),
 ];
 
 /// The arguments of both commands.

@@ -2,7 +2,7 @@
 
 use super::error::CommandError;
 use super::expire::{deadline_ms, set_deadline};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::{Free, Selected};
 use crate::server::resp::{Args, Reply};
@@ -16,26 +16,30 @@ const FAST: u32 = WRITE | flag::FAST;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("get", 2, READ, Keys::ONE, "1.0.0", get),
-    Command::new("set", -3, WRITE, Keys::ONE, "1.0.0", set),
+    Command::new("set", -3, WRITE, Keys::ONE, "1.0.0", set).needs_by(set_need),
     Command::new("setnx", 3, FAST, Keys::ONE, "1.0.0", setnx),
     Command::new("setex", 4, WRITE, Keys::ONE, "2.0.0", |ctx, args| setex(ctx, args, "setex", 1000)),
     Command::new("psetex", 4, WRITE, Keys::ONE, "2.6.0", |ctx, args| setex(ctx, args, "psetex", 1)),
-    Command::new("getset", 3, FAST, Keys::ONE, "1.0.0", getset),
-    Command::new("getdel", 2, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", getdel),
-    Command::new("getex", -2, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", getex),
+    Command::new("getset", 3, FAST, Keys::ONE, "1.0.0", getset).needs(need::BOTH, need::BOTH),
+    Command::new("getdel", 2, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", getdel)
+        .needs(need::BOTH, need::BOTH),
+    Command::new("getex", -2, flag::WRITE | flag::FAST, Keys::ONE, "6.2.0", getex)
+        .needs(need::BOTH, need::BOTH),
     Command::new("mget", -2, READ, Keys::ALL, "1.0.0", mget),
     Command::new("mset", -3, WRITE, Keys::PAIRS, "1.0.1", mset),
     Command::new("msetnx", -3, WRITE, Keys::PAIRS, "1.0.1", msetnx),
     Command::new("append", 3, FAST, Keys::ONE, "2.0.0", append),
-    Command::new("strlen", 2, READ, Keys::ONE, "2.2.0", strlen),
+    Command::new("strlen", 2, READ, Keys::ONE, "2.2.0", strlen).needs(need::ANY, need::ANY),
     Command::new("setrange", 4, WRITE, Keys::ONE, "2.2.0", setrange),
     Command::new("getrange", 4, flag::READONLY, Keys::ONE, "2.4.0", getrange),
     Command::new("substr", 4, flag::READONLY, Keys::ONE, "1.0.0", getrange),
-    Command::new("incr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| increment(ctx, args.at(1), 1)),
-    Command::new("decr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| increment(ctx, args.at(1), -1)),
-    Command::new("incrby", 3, FAST, Keys::ONE, "1.0.0", incrby),
-    Command::new("decrby", 3, FAST, Keys::ONE, "1.0.0", decrby),
-    Command::new("incrbyfloat", 3, FAST, Keys::ONE, "2.6.0", incrbyfloat),
+    Command::new("incr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| increment(ctx, args.at(1), 1))
+        .needs(need::BOTH, need::BOTH),
+    Command::new("decr", 2, FAST, Keys::ONE, "1.0.0", |ctx, args| increment(ctx, args.at(1), -1))
+        .needs(need::BOTH, need::BOTH),
+    Command::new("incrby", 3, FAST, Keys::ONE, "1.0.0", incrby).needs(need::BOTH, need::BOTH),
+    Command::new("decrby", 3, FAST, Keys::ONE, "1.0.0", decrby).needs(need::BOTH, need::BOTH),
+    Command::new("incrbyfloat", 3, FAST, Keys::ONE, "2.6.0", incrbyfloat).needs(need::BOTH, need::BOTH),
 ];
 
 /// Returns the string for reading.
@@ -77,6 +81,11 @@ fn stored(bytes: &[u8]) -> Value {
 fn get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     put(ctx.out, read(&mut ctx.db, args.at(1))?);
     Ok(())
+}
+
+/// With GET the old value is told.
+fn set_need(args: Args<'_>) -> u8 {
+    if (3..args.len()).any(|at| args.is(at, "GET")) { need::BOTH } else { need::WRITE }
 }
 
 /// What SET and GETEX say about time.

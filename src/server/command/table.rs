@@ -21,6 +21,7 @@ pub(crate) struct Command {
     /// Categories beyond those that follow from the flags and the group.
     extra_categories: u32,
     pub(crate) keys: Keys,
+    needs: Needs,
     pub(crate) since: &'static str,
     pub(crate) run: Run,
 }
@@ -124,6 +125,26 @@ pub(crate) mod category {
     }
 }
 
+/// What an ACL rule must allow for a key.
+pub(crate) mod need {
+    /// Any rule that matches will do: the command tells whether the key is there, or how large it is.
+    pub(crate) const ANY: u8 = 0;
+    pub(crate) const READ: u8 = 1;
+    pub(crate) const WRITE: u8 = 1 << 1;
+    /// The reply tells of a value that is changed or removed.
+    pub(crate) const BOTH: u8 = READ | WRITE;
+}
+
+/// What a command's first key needs, and what the others do.
+#[derive(Clone, Copy)]
+enum Needs {
+    /// As the flags say.
+    ByFlags,
+    Fixed(u8, u8),
+    /// All keys, depending on the arguments.
+    ByArguments(fn(Args<'_>) -> u8),
+}
+
 /// Where a command's keys are among its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
@@ -201,13 +222,38 @@ impl Command {
         since: &'static str,
         run: Run,
     ) -> Command {
-        Command { name, arity, flags, extra_categories: 0, keys, since, run }
+        Command { name, arity, flags, extra_categories: 0, keys, needs: Needs::ByFlags, since, run }
     }
 
     /// Adds ACL categories that neither the flags nor the group imply.
     pub(crate) const fn also(mut self, categories: u32) -> Command {
         self.extra_categories |= categories;
         self
+    }
+
+    /// Says what the keys need, where the flags do not say it.
+    pub(crate) const fn needs(mut self, first: u8, rest: u8) -> Command {
+        self.needs = Needs::Fixed(first, rest);
+        self
+    }
+
+    /// Says what the keys need, where it depends on the arguments.
+    pub(crate) const fn needs_by(mut self, by: fn(Args<'_>) -> u8) -> Command {
+        self.needs = Needs::ByArguments(by);
+        self
+    }
+
+    /// Returns the positions of the keys in `args`, and what an ACL must allow for each.
+    pub(crate) fn keys_and_needs(&self, args: Args<'_>) -> impl Iterator<Item = (usize, u8)> {
+        let (first, rest) = match self.needs {
+            Needs::Fixed(first, rest) => (first, rest),
+            Needs::ByArguments(by) => (by(args), by(args)),
+            Needs::ByFlags if self.has(flag::WRITE) => (need::WRITE, need::WRITE),
+            Needs::ByFlags if self.has(flag::READONLY) => (need::READ, need::READ),
+            Needs::ByFlags => (need::BOTH, need::BOTH),
+        };
+        let needs = std::iter::once(first).chain(std::iter::repeat(rest));
+        self.keys.positions(args).into_iter().zip(needs)
     }
 
     /// Declares a command that only holds subcommands.

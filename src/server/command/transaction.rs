@@ -2,7 +2,7 @@
 
 use super::error::CommandError;
 use super::session::Transaction;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::resp::Args;
 
@@ -12,7 +12,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("multi", 1, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::None, "1.2.0", multi),
     Command::new("exec", 1, ALWAYS | flag::SKIP_SLOWLOG, Keys::None, "1.2.0", exec),
     Command::new("discard", 1, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::None, "2.0.0", discard_command),
-    Command::new("watch", -2, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::ALL, "2.2.0", watch),
+    Command::new("watch", -2, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::ALL, "2.2.0", watch)
+        .needs(need::ANY, need::ANY),
     Command::new("unwatch", 1, ALWAYS | flag::FAST | flag::ALLOW_BUSY, Keys::None, "2.2.0", unwatch_command),
 ];
 

@@ -7,7 +7,7 @@ use super::collection_scan::{CollectionScan, empty_page, page};
 use super::error::CommandError;
 use super::list::MultiPop;
 use super::sample::{Wanted, different};
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::resp::{Args, Proto, Reply};
 use crate::server::value::listpack::Element;
@@ -21,15 +21,15 @@ const TAKE: u32 = flag::WRITE | flag::FAST;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zadd", -4, PUT, Keys::ONE, "1.2.0", zadd),
-    Command::new("zincrby", 4, PUT, Keys::ONE, "1.2.0", zincrby),
+    Command::new("zincrby", 4, PUT, Keys::ONE, "1.2.0", zincrby).needs(need::BOTH, need::BOTH),
     Command::new("zrem", -3, TAKE, Keys::ONE, "1.2.0", zrem),
-    Command::new("zcard", 2, READ_FAST, Keys::ONE, "1.2.0", zcard),
+    Command::new("zcard", 2, READ_FAST, Keys::ONE, "1.2.0", zcard).needs(need::ANY, need::ANY),
     Command::new("zscore", 3, READ_FAST, Keys::ONE, "1.2.0", zscore),
     Command::new("zmscore", -3, READ_FAST, Keys::ONE, "6.2.0", zmscore),
     Command::new("zrank", -3, READ_FAST, Keys::ONE, "2.0.0", zrank),
     Command::new("zrevrank", -3, READ_FAST, Keys::ONE, "2.0.0", zrevrank),
-    Command::new("zpopmin", -2, TAKE, Keys::ONE, "5.0.0", zpopmin),
-    Command::new("zpopmax", -2, TAKE, Keys::ONE, "5.0.0", zpopmax),
+    Command::new("zpopmin", -2, TAKE, Keys::ONE, "5.0.0", zpopmin).needs(need::BOTH, need::BOTH),
+    Command::new("zpopmax", -2, TAKE, Keys::ONE, "5.0.0", zpopmax).needs(need::BOTH, need::BOTH),
     Command::new(
         "zmpop",
         -4,
@@ -37,7 +37,8 @@ pub(super) const COMMANDS: &[Command] = &[
         Keys::Counted { count_at: 1, dest: false },
         "7.0.0",
         zmpop,
-    ),
+    )
+    .needs(need::BOTH, need::BOTH),
     Command::new("zrandmember", -2, flag::READONLY, Keys::ONE, "6.2.0", zrandmember),
     Command::new("zscan", -3, flag::READONLY, Keys::ONE, "2.8.0", zscan),
 ];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::error::CommandError;
 use super::set::limit_option;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::zset::{Shape, scored};
 use super::zset_range::store;
 use super::{Context, Outcome};
@@ -22,9 +22,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zunion", -3, READ, FROM_FIRST, "6.2.0", zunion),
     Command::new("zinter", -3, READ, FROM_FIRST, "6.2.0", zinter),
     Command::new("zdiff", -3, READ, FROM_FIRST, "6.2.0", zdiff),
-    Command::new("zunionstore", -4, STORE, FROM_SECOND, "2.0.0", zunionstore),
-    Command::new("zinterstore", -4, STORE, FROM_SECOND, "2.0.0", zinterstore),
-    Command::new("zdiffstore", -4, STORE, FROM_SECOND, "6.2.0", zdiffstore),
+    Command::new("zunionstore", -4, STORE, FROM_SECOND, "2.0.0", zunionstore).needs(need::WRITE, need::READ),
+    Command::new("zinterstore", -4, STORE, FROM_SECOND, "2.0.0", zinterstore).needs(need::WRITE, need::READ),
+    Command::new("zdiffstore", -4, STORE, FROM_SECOND, "6.2.0", zdiffstore).needs(need::WRITE, need::READ),
     Command::new("zintercard", -3, READ, FROM_FIRST, "7.0.0", zintercard),
 ];
 

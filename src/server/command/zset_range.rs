@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::error::CommandError;
-use super::table::{Command, Keys, flag};
+use super::table::{Command, Keys, flag, need};
 use super::typed::resolve_range;
 use super::zset::{Shape, scored};
 use super::{Context, Outcome};
@@ -22,7 +22,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zrevrangebyscore", -4, READ, Keys::ONE, "2.2.0", zrevrangebyscore),
     Command::new("zrangebylex", -4, READ, Keys::ONE, "2.8.9", zrangebylex),
     Command::new("zrevrangebylex", -4, READ, Keys::ONE, "2.8.9", zrevrangebylex),
-    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", zrangestore),
+    Command::new("zrangestore", -5, flag::WRITE | flag::DENYOOM, Keys::TWO, "6.2.0", zrangestore)
+        .needs(need::WRITE, need::READ),
     Command::new("zcount", 4, READ | flag::FAST, Keys::ONE, "2.0.0", zcount),
     Command::new("zlexcount", 4, READ | flag::FAST, Keys::ONE, "2.8.9", zlexcount),
     Command::new("zremrangebyrank", 4, flag::WRITE, Keys::ONE, "2.0.0", zremrangebyrank),
