@@ -1,7 +1,10 @@
 //! Scripts: EVAL and its kin. `vm` holds the Lua state and its fences, `convert` turns replies into
 //! Lua values and back, `watch` looks at the clock while a script runs.
 
+mod bit;
+mod cjson;
 mod convert;
+mod library;
 mod vm;
 mod watch;
 

@@ -63,7 +63,7 @@ local globals = {
     unpack = unpack, xpcall = xpcall, _VERSION = _VERSION,
     pcall = function(...) return unwrap(pcall(...)) end,
     string = closed(string), table = closed(table), math = closed(math),
-    redis = closed(redis), server = closed(redis),
+    redis = closed(redis), server = closed(redis), bit = closed(host.bit), cjson = closed(host.cjson),
 }
 
 local environment = setmetatable({}, {

@@ -11,7 +11,9 @@ use std::rc::Rc;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
 use super::convert::{error_text, to_lua, to_reply};
+use super::library::LibraryError;
 use super::watch::{Verdict, Watch};
+use super::{bit, cjson};
 use crate::server::command::digest::sha1_hex;
 use crate::server::command::dispatch::denied;
 use crate::server::command::error::CommandError;
@@ -152,7 +154,12 @@ impl Machine {
         host.set("version", VERSION)?;
         host.set("sha1hex", lua.create_function(|_, text: mlua::LuaString| Ok(sha1_hex(&text.as_bytes())))?)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("@sandbox");
-        let text = lua.create_function(|lua, error: Value| lua.create_string(describe(&error)))?;
+        host.set("bit", bit::table(&lua)?)?;
+        host.set("cjson", cjson::table(&lua)?)?;
+        let text = lua.create_function(|lua, error: Value| match library_error(&error) {
+            Some(text) => lua.create_string(text),
+            None => lua.create_string(describe(&error)),
+        })?;
         host.set("text", text)?;
         let (environment, run, redis): (Table, Function, Table) = sandbox.call(host)?;
         let watch = Rc::new(Watch::default());
@@ -247,7 +254,7 @@ impl Machine {
 const KILLED: &str = "Script killed by user with SCRIPT KILL...";
 
 /// Finds the line of the script that is running: the innermost frame of its chunk.
-fn user_line(lua: &Lua) -> Option<usize> {
+pub(super) fn user_line(lua: &Lua) -> Option<usize> {
     // A stack of this depth is a script that recurses; its innermost frames are what matters.
     for level in 0..32 {
         let line = lua.inspect_stack(level, |debug| {
@@ -276,11 +283,22 @@ fn describe(error: &Value) -> Vec<u8> {
     }
 }
 
+/// Returns the text of what a library function raised.
+fn library_error(error: &Value) -> Option<String> {
+    match error {
+        Value::Error(error) => error.downcast_ref::<LibraryError>().map(ToString::to_string),
+        _ => None,
+    }
+}
+
 fn describe_host_error(error: &mlua::Error) -> Vec<u8> {
     match error {
         mlua::Error::CallbackError { cause, .. } => describe_host_error(cause),
         mlua::Error::ExternalError(error) if error.is::<CallError>() => {
             error.downcast_ref::<CallError>().map(|error| error.0.clone()).unwrap_or_default()
+        }
+        mlua::Error::ExternalError(error) if error.is::<LibraryError>() => {
+            format!("ERR {error}").into_bytes()
         }
         other => {
             let text = other.to_string();
