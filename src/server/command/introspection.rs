@@ -133,7 +133,10 @@ fn docs(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn document(out: &mut Reply, entry: &Entry) {
     out.text(entry.command.name);
-    out.map(2 + usize::from(!entry.subcommands.is_empty()));
+    out.map(3 + usize::from(!entry.subcommands.is_empty()));
+    // redis-cli prints whatever is at address 0 if there is none.
+    out.text("summary");
+    out.text("See the documentation of Redis.");
     out.text("since");
     out.text(entry.command.since);
     out.text("group");
