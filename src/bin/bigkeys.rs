@@ -21,7 +21,7 @@ fn bundled() -> Option<&'static dyn bigkeys::cli::bundled::Bundled> {
 #[cfg(feature = "server")]
 mod room {
     use std::io;
-    use std::net::SocketAddr;
+    use std::net::{Ipv4Addr, SocketAddr};
     use std::thread;
 
     use bigkeys::cli::bundled::{Bundled, BundledOptions};
@@ -32,15 +32,19 @@ mod room {
 
     impl Bundled for ServerRoom {
         fn start(&self, options: &BundledOptions) -> io::Result<SocketAddr> {
-            let server = Server::bind(config(options, false))?;
-            let address = address(&server)?;
+            let server = Server::bind(config(options)?)?;
+            let address = server.local_addr().ok_or_else(|| io::Error::other("it listens on no TCP port"))?;
             thread::Builder::new().name("bundled-server".to_owned()).spawn(move || server.run())?;
             Ok(address)
         }
 
-        fn serve(&self, options: &BundledOptions, ready: &mut dyn FnMut(SocketAddr)) -> io::Result<()> {
-            let server = Server::bind(config(options, true))?;
-            ready(address(&server)?);
+        fn serve(&self, options: &BundledOptions, ready: &mut dyn FnMut(&str)) -> io::Result<()> {
+            let server = Server::bind(Config { handle_signals: true, ..config(options)? })?;
+            let addresses = [
+                server.local_addr().map(|address| address.to_string()),
+                server.unix_socket().map(|path| path.display().to_string()),
+            ];
+            ready(&addresses.into_iter().flatten().collect::<Vec<_>>().join(" and "));
             server.run()
         }
 
@@ -49,10 +53,15 @@ mod room {
         }
     }
 
-    fn config(options: &BundledOptions, handle_signals: bool) -> Config {
-        let mut config = Config { load: options.load.clone(), handle_signals, ..Config::default() };
-        if let Some(listen) = options.listen {
-            config.listen = Some(listen);
+    fn config(options: &BundledOptions) -> io::Result<Config> {
+        let mut config = match &options.config {
+            Some(path) => Config::from_file(path).map_err(io::Error::other)?,
+            None => Config::default(),
+        };
+        if options.bind.is_some() || options.port.is_some() {
+            let from = config.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            let address = options.bind.unwrap_or(from.ip());
+            config.listen = Some(SocketAddr::new(address, options.port.unwrap_or(from.port())));
         }
         if let Some(dir) = &options.dir {
             config = config.with("dir", &dir.display().to_string());
@@ -60,10 +69,7 @@ mod room {
         if let Some(password) = &options.password {
             config = config.with("requirepass", password);
         }
-        config
-    }
-
-    fn address(server: &Server) -> io::Result<SocketAddr> {
-        server.local_addr().ok_or_else(|| io::Error::other("it listens on no TCP port"))
+        config.load = options.load.clone().or(config.load);
+        Ok(config)
     }
 }

@@ -2,14 +2,18 @@
 //! where the rooms meet, brings it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// How to start the bundled server.
 #[derive(Debug, Clone, Default)]
 pub struct BundledOptions {
-    /// Where to listen. `None`: a free loopback port.
-    pub listen: Option<SocketAddr>,
+    /// A configuration file, as redis-server takes it. What follows overrides it.
+    pub config: Option<PathBuf>,
+    /// Address to listen on. `None`: loopback.
+    pub bind: Option<IpAddr>,
+    /// Port to listen on. `None`: a free one.
+    pub port: Option<u16>,
     /// Folder for the RDB file of SAVE.
     pub dir: Option<PathBuf>,
     /// RDB file to start from.
@@ -26,11 +30,12 @@ pub trait Bundled {
     /// When it cannot listen.
     fn start(&self, options: &BundledOptions) -> io::Result<SocketAddr>;
 
-    /// Runs it on this thread until SIGINT, SIGTERM or SHUTDOWN; `ready` is told where it listens.
+    /// Runs it on this thread until SIGINT, SIGTERM or SHUTDOWN; `ready` is told where it listens, in
+    /// words.
     ///
     /// # Errors
-    /// When it cannot listen, or its file cannot be read.
-    fn serve(&self, options: &BundledOptions, ready: &mut dyn FnMut(SocketAddr)) -> io::Result<()>;
+    /// When it cannot listen, or one of its files cannot be used.
+    fn serve(&self, options: &BundledOptions, ready: &mut dyn FnMut(&str)) -> io::Result<()>;
 
     /// Fills it with the sample keyspace.
     ///

@@ -23,8 +23,8 @@ pub enum ErrorKind {
     Output(Option<PathBuf>),
     /// The scan could not begin, or has no result.
     Scan,
-    /// The bundled server could not run, listening on this address.
-    Serve(std::net::SocketAddr),
+    /// The bundled server could not run. The port, where the command line or its default says it.
+    Serve(Option<u16>),
     /// The machine refused something that should always work: a thread, a signal handler.
     System(&'static str),
     /// Ctrl-C came before there was a result.
@@ -39,7 +39,8 @@ impl fmt::Display for ErrorKind {
             Self::Output(None) => f.write_str("cannot write to stdout"),
             // What the engine could not do is in its own words.
             Self::Scan => Ok(()),
-            Self::Serve(address) => write!(f, "cannot run the bundled server on {address}"),
+            Self::Serve(Some(port)) => write!(f, "cannot run the bundled server on port {port}"),
+            Self::Serve(None) => f.write_str("cannot run the bundled server"),
             Self::System(text) => f.write_str(text),
             Self::Interrupted => f.write_str("interrupted before there was a result"),
         }

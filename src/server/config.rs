@@ -2,7 +2,7 @@
 //! Parameters are data; what a change sets in motion is the caller's business.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::clock::{Clock, SystemClock};
@@ -18,6 +18,10 @@ pub struct Config {
     pub unix_socket: Option<PathBuf>,
     /// Parameters under their Redis names, as a configuration file would set them.
     pub parameters: Vec<(String, String)>,
+    /// Users beside the default one, or instead of it: names, and rules as ACL SETUSER takes them.
+    pub users: Vec<(String, Vec<String>)>,
+    /// Commands under another name, or, where that is empty, under none.
+    pub renamed_commands: Vec<(String, String)>,
     /// What tells the time.
     pub clock: Arc<dyn Clock>,
     /// Seeds hashing and sampling, so that a run can be repeated. `None` takes one from the clock.
@@ -26,6 +30,8 @@ pub struct Config {
     pub handle_signals: bool,
     /// An RDB file to start from.
     pub load: Option<PathBuf>,
+    /// Start from the file that SAVE writes, if it is there and `load` names no other.
+    pub load_saved: bool,
 }
 
 impl Default for Config {
@@ -34,10 +40,13 @@ impl Default for Config {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             unix_socket: None,
             parameters: Vec::new(),
+            users: Vec::new(),
+            renamed_commands: Vec::new(),
             clock: Arc::new(SystemClock::new()),
             seed: None,
             handle_signals: false,
             load: None,
+            load_saved: false,
         }
     }
 }
@@ -94,6 +103,9 @@ pub(crate) struct Settings {
     pub(crate) dir: String,
     pub(crate) db_filename: String,
     pub(crate) save: String,
+    pub(crate) rdb_compression: bool,
+    pub(crate) key_load_delay_us: i64,
+    pub(crate) loading_interval_bytes: i64,
     pub(crate) enable_debug: DebugAccess,
     pub(crate) limits: Limits,
 }
@@ -136,12 +148,17 @@ impl Default for Settings {
             bulk_len_max: 512 * 1024 * 1024,
             query_buffer_max: 1024 * 1024 * 1024,
             // Redis has no limit for normal clients. A sandbox shares a laptop with its clients.
-            output_buffer_limit: "normal 1gb 256mb 60 replica 256mb 64mb 60 pubsub 32mb 8mb 60".to_owned(),
+            output_buffer_limit: "normal 1073741824 268435456 60 slave 268435456 67108864 60 \
+                 pubsub 33554432 8388608 60"
+                .to_owned(),
             busy_reply_threshold_ms: 5000,
             list_compress_depth: 0,
             dir: ".".to_owned(),
             db_filename: "dump.rdb".to_owned(),
             save: String::new(),
+            rdb_compression: true,
+            key_load_delay_us: 0,
+            loading_interval_bytes: 2 * 1024 * 1024,
             enable_debug: DebugAccess::Local,
             limits: Limits::default(),
         }
@@ -149,19 +166,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the defaults with these parameters set.
-    ///
-    /// # Errors
-    /// Says which parameter is wrong.
-    pub(crate) fn from_parameters(parameters: &[(String, String)]) -> Result<Settings, String> {
-        let mut settings = Settings::default();
-        for (name, value) in parameters {
-            settings.set(name, value.as_bytes(), true).map_err(|error| match error {
-                ConfigError::Unknown => format!("unknown parameter `{name}`"),
-                ConfigError::Invalid(why) => format!("parameter `{name}`: {why}"),
-            })?;
-        }
-        Ok(settings)
+    /// Returns the file that SAVE writes.
+    pub(crate) fn db_path(&self) -> PathBuf {
+        Path::new(&self.dir).join(&self.db_filename)
     }
 
     /// Returns the hard limit on the reply buffer of a normal client, in bytes.
@@ -182,6 +189,7 @@ enum Kind {
     Memory(fn(&mut Settings) -> &mut i64),
     MemoryCount(fn(&mut Settings) -> &mut usize),
     Text(fn(&mut Settings) -> &mut String),
+    BufferLimits(fn(&mut Settings) -> &mut String),
     Policy(fn(&mut Settings) -> &mut Policy),
     Debug(fn(&mut Settings) -> &mut DebugAccess),
     /// Known by name, fixed in value: it can be read, and set to what it is.
@@ -245,7 +253,7 @@ const PARAMETERS: &[Parameter] = &[
     parameter("acllog-max-len", Kind::Int(0, i64::MAX, |s| &mut s.acl_log_max_len)),
     parameter("proto-max-bulk-len", Kind::Memory(|s| &mut s.bulk_len_max)),
     parameter("client-query-buffer-limit", Kind::Memory(|s| &mut s.query_buffer_max)),
-    parameter("client-output-buffer-limit", Kind::Text(|s| &mut s.output_buffer_limit)),
+    parameter("client-output-buffer-limit", Kind::BufferLimits(|s| &mut s.output_buffer_limit)),
     parameter("busy-reply-threshold", Kind::Int(0, i64::MAX, |s| &mut s.busy_reply_threshold_ms))
         .alias("lua-time-limit"),
     parameter("list-max-listpack-size", Kind::Node(|s| &mut s.limits.list_max_listpack_size))
@@ -276,7 +284,32 @@ const PARAMETERS: &[Parameter] = &[
     parameter("save", Kind::Text(|s| &mut s.save)),
     parameter("enable-debug-command", Kind::Debug(|s| &mut s.enable_debug)).immutable(),
     parameter("appendonly", Kind::Fixed("no")),
+    parameter("appendfilename", Kind::Fixed("appendonly.aof")).immutable(),
+    parameter("appenddirname", Kind::Fixed("appendonlydir")).immutable(),
     parameter("appendfsync", Kind::Fixed("everysec")),
+    parameter("no-appendfsync-on-rewrite", Kind::Fixed("no")),
+    parameter("auto-aof-rewrite-percentage", Kind::Fixed("100")),
+    parameter("auto-aof-rewrite-min-size", Kind::Fixed("67108864")),
+    parameter("aof-load-truncated", Kind::Fixed("yes")),
+    parameter("aof-use-rdb-preamble", Kind::Fixed("yes")),
+    parameter("aof-timestamp-enabled", Kind::Fixed("no")),
+    parameter("aof-rewrite-incremental-fsync", Kind::Fixed("yes")),
+    parameter("rdb-save-incremental-fsync", Kind::Fixed("yes")),
+    parameter("rdb-del-sync-files", Kind::Fixed("no")),
+    parameter("daemonize", Kind::Fixed("no")).immutable(),
+    parameter("pidfile", Kind::Fixed("")).immutable(),
+    parameter("logfile", Kind::Fixed("")).immutable(),
+    parameter("always-show-logo", Kind::Fixed("no")).immutable(),
+    parameter("oom-score-adj", Kind::Fixed("no")),
+    parameter("oom-score-adj-values", Kind::Fixed("0 200 800")),
+    parameter("disable-thp", Kind::Fixed("yes")).immutable(),
+    parameter("repl-diskless-sync", Kind::Fixed("yes")),
+    parameter("repl-diskless-sync-delay", Kind::Fixed("5")),
+    parameter("repl-diskless-sync-max-replicas", Kind::Fixed("0")),
+    parameter("repl-diskless-load", Kind::Fixed("disabled")),
+    parameter("repl-disable-tcp-nodelay", Kind::Fixed("no")),
+    parameter("replica-priority", Kind::Fixed("100")).alias("slave-priority"),
+    parameter("replica-serve-stale-data", Kind::Fixed("yes")).alias("slave-serve-stale-data"),
     parameter("activedefrag", Kind::Fixed("no")),
     parameter("cluster-enabled", Kind::Fixed("no")).immutable(),
     parameter("dynamic-hz", Kind::Fixed("yes")),
@@ -288,7 +321,12 @@ const PARAMETERS: &[Parameter] = &[
     parameter("maxmemory-clients", Kind::Fixed("0")),
     parameter("notify-keyspace-events", Kind::Fixed("")),
     parameter("protected-mode", Kind::Fixed("yes")),
-    parameter("rdbcompression", Kind::Fixed("yes")),
+    parameter("rdbcompression", Kind::Bool(|s| &mut s.rdb_compression)),
+    parameter("key-load-delay", Kind::Int(0, INT_MAX, |s| &mut s.key_load_delay_us)),
+    parameter(
+        "loading-process-events-interval-bytes",
+        Kind::Int(1024, INT_MAX, |s| &mut s.loading_interval_bytes),
+    ),
     parameter("rdbchecksum", Kind::Fixed("yes")).immutable(),
     parameter("repl-backlog-size", Kind::Fixed("1048576")),
     parameter("replica-read-only", Kind::Fixed("yes")).alias("slave-read-only"),
@@ -376,7 +414,7 @@ impl Kind {
             Kind::Int(_, _, field) | Kind::Memory(field) => field(settings).to_string(),
             Kind::Count(_, field) | Kind::MemoryCount(field) => field(settings).to_string(),
             Kind::Node(field) => field(settings).to_string(),
-            Kind::Text(field) => field(settings).clone(),
+            Kind::Text(field) | Kind::BufferLimits(field) => field(settings).clone(),
             Kind::Policy(field) => {
                 let policy = *field(settings);
                 let named = Policy::NAMES.iter().find(|(_, known)| *known == policy);
@@ -415,6 +453,10 @@ impl Kind {
                 *field(settings) = usize::try_from(memory(value)?).unwrap_or(usize::MAX);
             }
             Kind::Text(field) => *field(settings) = String::from_utf8_lossy(value).into_owned(),
+            Kind::BufferLimits(field) => {
+                let limits = field(settings);
+                *limits = buffer_limits(limits, &String::from_utf8_lossy(value))?;
+            }
             Kind::Policy(field) => {
                 let named =
                     Policy::NAMES.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
@@ -438,13 +480,37 @@ impl Kind {
 }
 
 fn fixed(only: &str, value: &[u8]) -> Result<(), String> {
-    if only.as_bytes().eq_ignore_ascii_case(value) {
+    let same_size = || parse_memory(value).is_some_and(|size| parse_memory(only.as_bytes()) == Some(size));
+    if only.as_bytes().eq_ignore_ascii_case(value) || same_size() {
         return Ok(());
     }
     if matches!(only, "yes" | "no") && !matches!(value.to_ascii_lowercase().as_slice(), b"yes" | b"no") {
         return Err("argument must be 'yes' or 'no'".to_owned());
     }
     Err(format!("the bundled server only knows '{only}'"))
+}
+
+/// Puts limits of client classes into those there are: quadruples of class, hard and soft limit, seconds.
+fn buffer_limits(limits: &str, changes: &str) -> Result<String, String> {
+    let mut limits: Vec<String> = limits.split_whitespace().map(str::to_owned).collect();
+    let changes: Vec<&str> = changes.split_whitespace().collect();
+    let (quadruples, []) = changes.as_chunks::<4>() else {
+        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
+    };
+    for [class, hard, soft, seconds] in quadruples {
+        let class = class.to_ascii_lowercase();
+        let class = if class == "replica" { "slave" } else { &class };
+        let Some(at) = limits.iter().step_by(4).position(|known| known == class) else {
+            return Err("Invalid client class specified in buffer limit configuration.".to_owned());
+        };
+        let sizes = (parse_memory(hard.as_bytes()), parse_memory(soft.as_bytes()), seconds.parse::<u32>());
+        let (Some(hard), Some(soft), Ok(seconds)) = sizes else {
+            let why = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
+            return Err(why.to_owned());
+        };
+        limits.splice(at * 4 + 1..at * 4 + 4, [hard, soft, seconds.into()].map(|number| number.to_string()));
+    }
+    Ok(limits.join(" "))
 }
 
 fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +17,10 @@ use std::time::Duration;
 use mio::Waker;
 
 use super::client::{Connection, Fill, Work};
-use super::command::{ClientId, Core, Meanwhile, Verdict};
-use super::config::{Config, Settings};
+use super::command::{Busy, ClientId, ClientIds, Core, Meanwhile, Setup, Verdict};
+use super::config::Config;
 use super::fault::Faults;
-use super::net::{Accepted, Net, Turn};
+use super::net::{Accepted, Door, Net, Newcomer, Turn};
 use super::resp::Reply;
 
 /// Connections accepted in one turn, so that a storm of them leaves room for work.
@@ -29,7 +30,7 @@ const ACCEPTS_PER_TURN: usize = 1000;
 #[derive(Debug)]
 pub struct Server {
     config: Config,
-    settings: Settings,
+    setup: Setup,
     net: Net,
     handle: Handle,
 }
@@ -60,11 +61,22 @@ impl Server {
     /// Opens the sockets. Clients can connect from here on; they are served by [`Server::run`].
     ///
     /// # Errors
-    /// Fails when an address cannot be listened on, or a parameter is wrong.
+    /// Fails when an address cannot be listened on, when others could connect without a password, and
+    /// when something in the configuration is wrong.
     pub fn bind(config: Config) -> io::Result<Server> {
-        let mut settings = Settings::from_parameters(&config.parameters)
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let mut setup = Setup::of(&config).map_err(refused)?;
+        match config.listen {
+            Some(address) if !address.ip().is_loopback() && setup.acl.is_open() => {
+                return Err(refused(format!("{} lets others in, and there is no password", address.ip())));
+            }
+            None if config.unix_socket.is_none() => {
+                return Err(refused("neither a port nor a Unix socket to listen on".to_owned()));
+            }
+            _ => {}
+        }
         let (net, waker) = Net::bind(&config)?;
+        let settings = &mut setup.settings;
         if let Some(addr) = net.local_addr() {
             settings.port = i64::from(addr.port());
             settings.bind = addr.ip().to_string();
@@ -74,12 +86,17 @@ impl Server {
         }
         let handle =
             Handle { stop: Arc::new(AtomicBool::new(false)), waker, faults: Arc::new(Faults::default()) };
-        Ok(Server { config, settings, net, handle })
+        Ok(Server { config, setup, net, handle })
     }
 
     /// Returns the TCP address it listens on, if it does.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.net.local_addr()
+    }
+
+    /// Returns the Unix socket it listens on, if it does.
+    pub fn unix_socket(&self) -> Option<&Path> {
+        self.config.unix_socket.as_deref()
     }
 
     /// Returns a handle for other threads.
@@ -92,13 +109,12 @@ impl Server {
     /// # Errors
     /// Fails when the poller does, or when the file to start from cannot be read.
     pub fn run(self) -> io::Result<()> {
-        let mut core = Core::new(&self.config, self.settings, Arc::clone(&self.handle.faults));
-        core.load(&self.config).map_err(io::Error::other)?;
+        let mut core = Core::new(&self.config, self.setup, Arc::clone(&self.handle.faults));
         let net = Rc::new(RefCell::new(self.net));
         core.server.meanwhile = Some(Rc::new(Caretaker {
             net: Rc::clone(&net),
             stop: Arc::clone(&self.handle.stop),
-            bulk_len_max: core.server.settings.bulk_len_max,
+            client_ids: core.server.client_ids.clone(),
         }));
         let mut turning = EventLoop {
             next_cron_us: core.server.clock.monotonic_us(),
@@ -108,6 +124,9 @@ impl Server {
             waiting: Vec::new(),
             tried_at_dirty: 0,
         };
+        turning.keep_the_door();
+        turning.core.load(&self.config).map_err(io::Error::other)?;
+        turning.welcome_newcomers();
         turning.run()
     }
 }
@@ -128,6 +147,7 @@ impl EventLoop {
         while !self.stop.load(Ordering::Acquire) && !self.core.server.shutdown {
             self.core.before_sleep();
             self.flush_replies();
+            self.keep_the_door();
             let timeout = self.timeout();
             let turn = self.net.borrow_mut().poll(timeout)?;
             if turn.signal {
@@ -176,6 +196,25 @@ impl EventLoop {
             if let Some(id) = next {
                 self.read(id);
             }
+        }
+    }
+
+    /// Leaves word of what holds for clients that come while a command keeps the thread.
+    fn keep_the_door(&mut self) {
+        let server = &self.core.server;
+        self.net.borrow_mut().door = Door {
+            open: server.acl.is_open(),
+            clients_max: usize::try_from(server.settings.maxclients).unwrap_or(usize::MAX),
+            bulk_len_max: server.settings.bulk_len_max,
+        };
+    }
+
+    /// Gives sessions to the clients that came meanwhile.
+    fn welcome_newcomers(&mut self) {
+        let newcomers = std::mem::take(&mut self.net.borrow_mut().newcomers);
+        for Newcomer { id, addr, local_addr } in newcomers {
+            let session = self.core.admit(id, addr, local_addr);
+            self.core.server.sessions.put(session);
         }
     }
 
@@ -235,6 +274,7 @@ impl EventLoop {
         let has_replies = connection.unsent() > 0 || session.close_after_reply;
         self.core.server.sessions.put(session);
         self.net.borrow_mut().put(connection);
+        self.welcome_newcomers();
         match work {
             Work::Idle => {}
             Work::Waiting if self.waiting.contains(&id) => {}
@@ -352,14 +392,15 @@ impl EventLoop {
     }
 }
 
-/// Looks after clients while a script holds the command thread: it cannot run commands, but it can
-/// say so, and it knows the two that end a script.
+/// Looks after clients while a script or a file that is loaded holds the command thread: it cannot run
+/// commands, but it can say so, and it knows the two that end it.
 struct Caretaker {
     net: Rc<RefCell<Net>>,
     stop: Arc<AtomicBool>,
-    bulk_len_max: i64,
+    client_ids: ClientIds,
 }
 
+const LOADING: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
 const BUSY: &[u8] =
     b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n";
 const UNKILLABLE: &[u8] = b"-UNKILLABLE Sorry the script already executed write commands against the \
@@ -367,21 +408,27 @@ const UNKILLABLE: &[u8] = b"-UNKILLABLE Sorry the script already executed write 
     SHUTDOWN NOSAVE command.\r\n";
 
 impl Meanwhile for Caretaker {
-    fn serve(&self, has_written: bool) -> Verdict {
+    fn serve(&self, busy: Busy) -> Verdict {
         let mut net = self.net.borrow_mut();
         let Ok(turn) = net.poll(Duration::ZERO) else {
             return Verdict::GoOn;
         };
-        // New clients are taken in when the script is over.
-        net.accept_later |= turn.acceptable;
+        if turn.acceptable {
+            let mut accepted = 0;
+            while accepted < ACCEPTS_PER_TURN && net.accept_newcomer(&self.client_ids) {
+                accepted += 1;
+            }
+            net.accept_later |= accepted == ACCEPTS_PER_TURN;
+        }
         let mut verdict =
             if turn.signal || self.stop.load(Ordering::Acquire) { Verdict::ShutDown } else { Verdict::GoOn };
-        // Replies from before the script began are waited for, too. What ends with this flush is
-        // closed by the loop later.
+        // Replies from before it began are waited for, too. What ends with this flush is closed by the
+        // loop later.
         for id in std::mem::take(&mut net.unflushed).into_iter().chain(turn.writable) {
             net.flush(id);
         }
         net.make_ready(turn.readable);
+        let bulk_len_max = net.door.bulk_len_max;
         for id in std::mem::take(&mut net.ready) {
             let filled = net.fill(id);
             if matches!(filled, Some((_, Fill::More | Fill::Closed))) {
@@ -390,7 +437,7 @@ impl Meanwhile for Caretaker {
             let Some(connection) = net.get_mut(id) else {
                 continue;
             };
-            connection.put_off(self.bulk_len_max, |args, authenticated| {
+            connection.put_off(bulk_len_max, |args, authenticated| {
                 if !authenticated {
                     return b"-NOAUTH Authentication required.\r\n".to_vec();
                 }
@@ -398,6 +445,9 @@ impl Meanwhile for Caretaker {
                     verdict = Verdict::ShutDown;
                     return Vec::new();
                 }
+                let Busy::Script { has_written } = busy else {
+                    return LOADING.to_vec();
+                };
                 if !(args.is(0, "SCRIPT") && args.is(1, "KILL")) {
                     return BUSY.to_vec();
                 }

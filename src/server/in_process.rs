@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::command::Core;
-use super::config::{Config, Settings};
+use super::command::{Core, Setup};
+use super::config::Config;
 use super::fault::Faults;
 use super::resp::{OwnedArgs, Reply};
 
@@ -25,11 +25,11 @@ impl InProcess {
     /// Sets up an empty server; its addresses are not used.
     ///
     /// # Errors
-    /// Says which parameter is wrong.
+    /// Says what in the configuration is wrong.
     pub fn new(config: &Config) -> Result<InProcess, String> {
-        let settings = Settings::from_parameters(&config.parameters)?;
+        let setup = Setup::of(config)?;
         let faults = Arc::new(Faults::default());
-        let mut core = Core::new(config, settings, Arc::clone(&faults));
+        let mut core = Core::new(config, setup, Arc::clone(&faults));
         core.load(config)?;
         Ok(InProcess { core, clients: Vec::new(), faults })
     }

@@ -9,6 +9,7 @@ mod command;
 #[cfg(test)]
 mod compatibility;
 mod config;
+mod config_file;
 mod event_loop;
 mod fault;
 mod in_process;
@@ -22,6 +23,7 @@ pub mod value;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::Config;
+pub use config_file::ConfigFileError;
 pub use event_loop::{Handle, Server};
 pub use fault::{Fault, FaultAction, Faults};
 pub use in_process::InProcess;

@@ -15,7 +15,7 @@ use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::client::{Connection, Stream};
-use super::command::ClientId;
+use super::command::{ClientId, ClientIds};
 use super::config::Config;
 
 const TCP: Token = Token(0);
@@ -48,6 +48,23 @@ pub(super) struct Accepted {
     pub(super) local_addr: String,
 }
 
+/// What is known of the rules while whoever makes them is busy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Door {
+    /// A new client need not say who it is.
+    pub(super) open: bool,
+    pub(super) clients_max: usize,
+    pub(super) bulk_len_max: i64,
+}
+
+/// A client that was taken in while nobody could make it a session.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) id: ClientId,
+    pub(super) addr: String,
+    pub(super) local_addr: String,
+}
+
 /// Sockets and the poller that watches them.
 #[derive(Debug)]
 pub(super) struct Net {
@@ -66,6 +83,8 @@ pub(super) struct Net {
     pub(super) unflushed: Vec<ClientId>,
     /// A listener was readable while nobody could accept.
     pub(super) accept_later: bool,
+    pub(super) newcomers: Vec<Newcomer>,
+    pub(super) door: Door,
 }
 
 impl Net {
@@ -96,6 +115,8 @@ impl Net {
             ready: VecDeque::new(),
             unflushed: Vec::new(),
             accept_later: false,
+            newcomers: Vec::new(),
+            door: Door { open: false, clients_max: 0, bulk_len_max: 0 },
         };
         Ok((net, waker))
     }
@@ -148,6 +169,24 @@ impl Net {
             return Some(Accepted { stream: Stream::Unix(stream), local_addr: addr.clone(), addr });
         }
         None
+    }
+
+    /// Takes in one waiting connection before it has a session. Returns whether there may be more.
+    pub(super) fn accept_newcomer(&mut self, ids: &ClientIds) -> bool {
+        // The one whose command runs is not among them.
+        if self.connections.len() + 1 >= self.door.clients_max {
+            self.accept_later = true;
+            return false;
+        }
+        let Some(Accepted { stream, addr, local_addr }) = self.accept() else {
+            return false;
+        };
+        let id = ids.take();
+        // A socket that cannot be watched is closed by dropping it.
+        if self.add(Box::new(Connection::new(id, stream, self.door.open))).is_ok() {
+            self.newcomers.push(Newcomer { id, addr, local_addr });
+        }
+        true
     }
 
     pub(super) fn add(&mut self, mut connection: Box<Connection>) -> io::Result<()> {

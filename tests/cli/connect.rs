@@ -112,7 +112,7 @@ on_each_server! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn nobody_listens(kind) {
         let lab = Lab::start(kind);
         let port = free_port().to_string();
@@ -122,7 +122,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn not_redis_at_all(kind) {
         let lab = Lab::start(kind);
         let http = talker(b"HTTP/1.1 400 Bad Request\r\nServer: nginx\r\nConnection: close\r\n\r\n<html>");
@@ -135,7 +135,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn a_server_that_never_answers_is_given_up_in_time(kind) {
         let lab = Lab::start(kind);
         let proxy = Proxy::start(lab.address(), |_| Action::Hang);

@@ -174,7 +174,7 @@ on_each_server! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn a_disk_that_is_full_is_a_failure_and_costs_no_other_output(kind) {
         let lab = Lab::start(kind);
         fill(&lab.redis());
@@ -201,7 +201,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn what_makes_no_sense_is_refused_before_anything_is_sent(kind) {
         let lab = Lab::start(kind);
         let proxy = Proxy::start(lab.address(), |_| Action::Reply(Value::error("ERR nobody should ask")));
@@ -228,7 +228,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn stderr_is_quiet_when_it_should_be(kind) {
         let lab = Lab::start(kind);
         fill(&lab.redis());
@@ -237,7 +237,7 @@ on_servers! {
         // No terminal, no bar: not one carriage return or escape.
         let outcome = lab.scan([]).exits(Exit::Done);
         assert!(!outcome.stderr().contains(['\r', '\u{1b}']), "{}", outcome.scene());
-        let verbose = lab.scan(["--verbose"]).exits(Exit::Done).stderr_has("7.0.15");
+        let verbose = lab.scan(["--verbose"]).exits(Exit::Done).stderr_has(kind.version());
         drop(verbose.stderr_has("MEMORY USAGE"));
         let (proxy, _) = slow(&lab);
         let plain = lab.scan_at(proxy.port(), ["--count", "100", "--progress", "plain"]).start();

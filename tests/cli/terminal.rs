@@ -64,7 +64,7 @@ fn scan<'a>(port: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn a_terminal_gets_a_table_of_its_width(kind) {
         let lab = Lab::start(kind);
         let redis = lab.redis();
@@ -89,7 +89,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn colour_and_bar_can_be_switched_off(kind) {
         let lab = Lab::start(kind);
         lab.redis().fill_hash("big", 20_000);
@@ -107,7 +107,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn a_bar_says_how_far_it_is_and_goes_when_it_is_done(kind) {
         let lab = Lab::start(kind);
         lab.redis().run("DEBUG POPULATE 2000 key 10");
@@ -125,7 +125,7 @@ on_servers! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn a_password_is_asked_for_and_not_shown(kind) {
         let lab = Lab::with(kind, |_, options| options.config("requirepass s3cret"));
         let port = lab.address().port().to_string();

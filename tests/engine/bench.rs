@@ -28,7 +28,7 @@ on_each_server! {
 }
 
 on_servers! {
-    [redis_7_0 Redis70]
+    [redis_7_0 Redis70, bundled Bundled]
     fn the_proxy_forwards_edits_answers_and_drops(kind) {
         let lab = Lab::start(kind);
         let address = lab.address();

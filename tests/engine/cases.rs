@@ -129,10 +129,10 @@ fn hashes(kind: ServerKind) -> Vec<Case> {
             redis.run("HEXPIRE k 10000 FIELDS 1 f1");
         })
     };
-    if kind == ServerKind::Redis82 {
+    if matches!(kind, ServerKind::Redis82 | ServerKind::Bundled) {
         cases.push(with_ttl("hash, compact, a field with a TTL", "listpackex", one, short));
     }
-    if matches!(kind, ServerKind::Redis82 | ServerKind::Valkey91) {
+    if matches!(kind, ServerKind::Redis82 | ServerKind::Valkey91 | ServerKind::Bundled) {
         cases.push(with_ttl("hash, table, a field with a TTL", "hashtable", all, table));
     }
     cases

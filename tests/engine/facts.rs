@@ -6,7 +6,7 @@ use bigkeys::engine::key::{Expiry, KeyFacts};
 
 use super::cases::cases;
 use super::observe;
-use crate::support::{Client, Lab, Scan, ServerKind, on_each_server, on_servers};
+use crate::support::{Client, Lab, Scan, ServerKind, on_each_real_server, on_each_server, on_servers};
 
 /// An hour, in milliseconds.
 const HOUR_MS: u64 = 3_600_000;
@@ -212,7 +212,10 @@ on_each_server! {
         // Probing writes nothing and leaves nothing.
         assert_eq!(redis.run("DBSIZE").int(), 0);
     }
+}
 
+// The bundled server has no replication.
+on_each_real_server! {
     fn a_replica_says_so_and_expires_nothing(kind) {
         let primary = Lab::start(kind);
         let replica = Lab::with(kind, |_, options| {

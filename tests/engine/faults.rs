@@ -148,8 +148,10 @@ on_each_server! {
     }
 
     fn a_server_that_restarts_is_scanned_again_from_the_start(kind) {
-        let lab = Lab::with(kind, |_, options| options.config("appendonly yes").config("appendfsync always"));
+        let lab = Lab::start(kind);
         fill(&lab.redis());
+        // What each of them starts from again.
+        lab.redis().run("SAVE").is("OK");
         let port = lab.address().port();
         let lab = Arc::new(Mutex::new(lab));
         // The proxy's threads outlive the test: a lab that they own would never be dropped, and its server

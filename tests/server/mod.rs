@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use script::Script;
 use target::{InProcessTarget, Target, WireTarget};
 
-use crate::support::{Lab, on_each_server};
+use crate::support::{Lab, on_each_real_server};
 
 fn scripts() -> Vec<(PathBuf, Script)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/cases");
@@ -65,11 +65,12 @@ fn scripts_agree_in_process() {
 
 #[test]
 fn scripts_agree_over_the_wire() {
-    let server = target::Running::start();
+    let dir = tempfile::TempDir::new().expect("there is room for a temporary folder");
+    let server = target::Running::with(target::saving_to(&dir));
     run_all(&mut WireTarget::connect_to(&server.addr()));
 }
 
-on_each_server! {
+on_each_real_server! {
     fn scripts_agree_with_real_servers(kind) {
         let lab = Lab::start(kind);
         run_all(&mut WireTarget::connect_to(&lab.address().to_string()));

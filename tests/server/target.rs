@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bigkeys::server::{Config, Handle, InProcess, ManualClock, Server};
+use tempfile::TempDir;
 
 use super::reply::{Reply, decode};
 use super::script::parse_version;
@@ -30,9 +31,16 @@ pub(crate) trait Target {
     fn sleep(&mut self, time: Duration);
 }
 
+/// Returns the defaults, but for where files go.
+pub(crate) fn saving_to(dir: &TempDir) -> Config {
+    Config::default().with("dir", &dir.path().display().to_string())
+}
+
 /// The bundled server in this thread, with a clock that `sleep` moves.
 pub(crate) struct InProcessTarget {
     server: InProcess,
+    /// What DEBUG RELOAD writes to.
+    _dir: TempDir,
     clock: Arc<ManualClock>,
     clients: HashMap<usize, usize>,
 }
@@ -40,9 +48,10 @@ pub(crate) struct InProcessTarget {
 impl InProcessTarget {
     pub(crate) fn new() -> InProcessTarget {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let config = Config { clock: clock.clone(), seed: Some(1), ..Config::default() };
+        let dir = TempDir::new().expect("there is room for a temporary folder");
+        let config = Config { clock: clock.clone(), seed: Some(1), ..saving_to(&dir) };
         let server = InProcess::new(&config).expect("the defaults are good");
-        InProcessTarget { server, clock, clients: HashMap::new() }
+        InProcessTarget { server, _dir: dir, clock, clients: HashMap::new() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The laboratory: real servers, a `bigkeys` command, a client to fill them with, and a proxy that
+//! The laboratory: servers, a `bigkeys` command, a client to fill them with, and a proxy that
 //! breaks things at a chosen moment.
 //!
 //! Nothing in here knows how `bigkeys` works. The client and the proxy read the protocol with code of
@@ -21,7 +21,8 @@ pub(crate) use resp::{Client, Value};
 pub(crate) use scan::{CALM, Scan, key_of};
 pub(crate) use server::{ServerKind, free_port};
 
-/// Makes a test for each of the five servers out of one function that takes a [`ServerKind`]:
+/// Makes a test for each of the five real servers and for the bundled one out of a function that takes a
+/// [`ServerKind`]:
 ///
 /// ```ignore
 /// on_each_server! {
@@ -34,6 +35,22 @@ pub(crate) use server::{ServerKind, free_port};
 /// Names follow: `engine::basics::ping_is_answered::redis_7_0`. A server that is not installed is a
 /// named skip, and a failure where `CI=true`.
 macro_rules! on_each_server {
+    ($(fn $name:ident($kind:ident) $body:block)+) => {
+        $(
+            $crate::support::on_servers! {
+                [
+                    redis_6_2 Redis62, redis_7_0 Redis70, redis_8_2 Redis82, valkey_8_1 Valkey81,
+                    valkey_9_1 Valkey91, bundled Bundled
+                ]
+                fn $name($kind) $body
+            }
+        )+
+    };
+}
+
+/// Like [`on_each_server!`], but for the bundled server: for what `docs/compatibility.md` says it does
+/// not have.
+macro_rules! on_each_real_server {
     ($(fn $name:ident($kind:ident) $body:block)+) => {
         $(
             $crate::support::on_servers! {
@@ -66,4 +83,4 @@ macro_rules! on_servers {
     };
 }
 
-pub(crate) use {on_each_server, on_servers};
+pub(crate) use {on_each_real_server, on_each_server, on_servers};

@@ -1,4 +1,4 @@
-//! A real server: a process of its own on a free loopback port, ended by its pid.
+//! A server, real or our own: a process on a free loopback port, ended by its pid.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -24,24 +24,21 @@ pub(crate) enum ServerKind {
     Valkey81,
     /// Valkey 9.1.2.
     Valkey91,
+    /// `bigkeys serve`, which behaves as Redis 7.2.4 does.
+    Bundled,
 }
 
 impl ServerKind {
-    /// Returns the folder below `target/servers` and the program in it.
-    fn place(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Redis62 => ("redis-6.2.5", "redis-server"),
-            Self::Redis70 => ("redis-7.0.15", "redis-server"),
-            Self::Redis82 => ("redis-8.2.3", "redis-server"),
-            Self::Valkey81 => ("valkey-8.1.8", "valkey-server"),
-            Self::Valkey91 => ("valkey-9.1.2", "valkey-server"),
-        }
-    }
-
     /// Returns its own version, as `bigkeys` should find it out.
     pub(crate) fn version(self) -> &'static str {
-        let (folder, _) = self.place();
-        folder.split_once('-').expect("a folder is named flavour-version").1
+        match self {
+            Self::Redis62 => "6.2.5",
+            Self::Redis70 => "7.0.15",
+            Self::Redis82 => "8.2.3",
+            Self::Valkey81 => "8.1.8",
+            Self::Valkey91 => "9.1.2",
+            Self::Bundled => "7.2.4",
+        }
     }
 
     /// Returns whether it is Valkey.
@@ -49,9 +46,23 @@ impl ServerKind {
         matches!(self, Self::Valkey81 | Self::Valkey91)
     }
 
-    fn program(self) -> PathBuf {
-        let (folder, program) = self.place();
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers").join(folder).join(program)
+    /// Returns a program that came with it to `target/servers`; its own is `{flavour}-server`.
+    pub(crate) fn tool(self, name: &str) -> PathBuf {
+        let flavour = if self.is_valkey() { "valkey" } else { "redis" };
+        let folder = format!("{flavour}-{}", self.version());
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers").join(folder).join(name)
+    }
+
+    /// Returns the command that starts it with this configuration file.
+    fn command(self, conf: &Path) -> Command {
+        let (program, arguments): (_, &[&str]) = match self {
+            Self::Bundled => (env!("CARGO_BIN_EXE_bigkeys").into(), &["serve", "--config"]),
+            _ if self.is_valkey() => (self.tool("valkey-server"), &[]),
+            _ => (self.tool("redis-server"), &[]),
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).arg(conf);
+        command
     }
 
     /// Returns whether the server is installed; says so by name if it is not.
@@ -59,15 +70,15 @@ impl ServerKind {
     /// # Panics
     /// Where `CI=true` and it is missing: there a skip would hide a failure.
     pub(crate) fn is_installed_or_skipped(self) -> bool {
-        if self.program().is_file() {
+        if Path::new(self.command(Path::new("")).get_program()).is_file() {
             return true;
         }
-        let (folder, _) = self.place();
+        let version = self.version();
         assert!(
             std::env::var("CI").as_deref() != Ok("true"),
-            "{folder} is not installed: run tests/run --servers"
+            "{self:?} {version} is not installed: run tests/run --servers"
         );
-        eprintln!("skipped: {folder} is not installed (tests/run --servers installs it)");
+        eprintln!("skipped: {self:?} {version} is not installed (tests/run --servers installs it)");
         false
     }
 }
@@ -113,7 +124,7 @@ impl Server {
             let tls_port = options.tls.then(free_port);
             match spawn(kind, dir, &options, port, tls_port) {
                 Ok(child) => return Self { kind, options, dir: dir.to_owned(), child, port, tls_port },
-                Err(log) if attempt < 5 && log.contains("Address already in use") => {}
+                Err(log) if attempt < 5 && log.to_lowercase().contains("address already in use") => {}
                 Err(log) => panic!("{kind:?} does not start: {log}"),
             }
         }
@@ -201,14 +212,14 @@ fn spawn(
     fs::write(&conf, text).expect("the lab's folder is writable");
 
     let output = File::options().create(true).append(true).open(&log).expect("the log can be opened");
-    let mut child = Command::new(kind.program())
-        .arg(&conf)
+    let mut child = kind
+        .command(&conf)
         .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(output.try_clone().expect("a file handle can be cloned"))
         .stderr(output)
         .spawn()
-        .unwrap_or_else(|error| panic!("{} cannot be started: {error}", kind.program().display()));
+        .unwrap_or_else(|error| panic!("{kind:?} cannot be started: {error}"));
 
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let deadline = Instant::now() + START_MAX;

@@ -8,6 +8,14 @@ use clap::Args;
 /// What was typed after `bigkeys serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
+    /// Configuration file, as redis-server takes it
+    ///
+    /// A parameter a line, as in redis.conf. What the bundled server does not have is an error that names
+    /// the line. It starts from the file that `dir` and `dbfilename` name, if it is there; other flags
+    /// override the file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Address to listen on [default: 127.0.0.1]
     ///
     /// Other than loopback it needs --password-file: the server is a sandbox, and anybody could fill it.
@@ -17,15 +25,8 @@ pub struct ServeArgs {
     /// Port to listen on [default: 6379]
     ///
     /// 0 takes a free one, and says which.
-    #[arg(
-        short = 'p',
-        long,
-        value_name = "PORT",
-        help_heading = "Listening",
-        default_value_t = 6379,
-        hide_default_value = true
-    )]
-    pub port: u16,
+    #[arg(short = 'p', long, value_name = "PORT", help_heading = "Listening")]
+    pub port: Option<u16>,
 
     /// File that holds the password clients must give
     ///

@@ -1,13 +1,15 @@
 //! `bigkeys serve`: the bundled server on its own, until Ctrl-C.
 
 use std::io::ErrorKind as IoErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::cli::args::ServeArgs;
 use crate::cli::bundled::{Bundled, BundledOptions};
 use crate::cli::console::Console;
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::Exit;
+
+/// Where Redis listens, and clients look for it.
+const PORT: u16 = 6379;
 
 /// Runs `bigkeys serve`.
 pub(in crate::cli) fn serve(
@@ -16,8 +18,9 @@ pub(in crate::cli) fn serve(
     console: &Console,
 ) -> Result<Exit, CommandError> {
     let bundled = bundled.ok_or_else(not_built_in)?;
-    let address = args.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    if !address.is_loopback() && args.password_file.is_none() {
+    // A file may have a password or users: there the server itself looks.
+    let open = args.password_file.is_none() && args.config.is_none();
+    if let Some(address) = args.bind.filter(|address| open && !address.is_loopback()) {
         return Err(CommandError::usage(format!(
             "--bind {address} lets others in, and there is no password"
         ))
@@ -31,17 +34,23 @@ pub(in crate::cli) fn serve(
     for warning in &warnings {
         console.warn(warning);
     }
-    let listen = SocketAddr::new(address, args.port);
-    let options =
-        BundledOptions { listen: Some(listen), dir: args.dir.clone(), load: args.load.clone(), password };
-    let served = bundled.serve(&options, &mut |address| {
+    let options = BundledOptions {
+        config: args.config.clone(),
+        bind: args.bind,
+        // The file has a port, or the same default.
+        port: args.port.or(if args.config.is_none() { Some(PORT) } else { None }),
+        dir: args.dir.clone(),
+        load: args.load.clone(),
+        password,
+    };
+    let served = bundled.serve(&options, &mut |addresses| {
         console.note(&format!(
-            "the bundled server listens on {address}; Ctrl-C ends it, and what it holds is gone"
+            "the bundled server listens on {addresses}; Ctrl-C ends it, and what it holds is gone"
         ));
     });
     served.map(|()| Exit::Done).map_err(|error| {
         let in_use = error.kind() == IoErrorKind::AddrInUse;
-        let failed = CommandError::new(ErrorKind::Serve(listen)).because(error);
+        let failed = CommandError::new(ErrorKind::Serve(options.port)).because(error);
         if in_use { failed.hint("choose another --port; 0 takes a free one") } else { failed }
     })
 }

@@ -9,7 +9,7 @@ use super::table::{Entry, Table, category, flag, need};
 use crate::server::resp::Args;
 
 /// All users. `default` is always there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Acl {
     users: BTreeMap<String, User>,
 }
@@ -306,11 +306,12 @@ fn is_sha256(hash: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::command::names::Names;
     use crate::server::resp::OwnedArgs;
 
     fn check(acl: &Acl, user: &str, command: &str) -> Result<(), Denial> {
         let args: OwnedArgs = command.split(' ').collect();
-        let entry = Table::get().resolve(args.as_args()).expect("a known command");
+        let entry = Names::default().resolve(args.as_args()).expect("a known command");
         acl.check(user, entry, args.as_args())
     }
 

@@ -139,7 +139,9 @@ fn dry_run(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(CommandError::with(format!("ERR User '{user}' not found")));
     }
     let command = args.from(3);
-    let entry = Table::get()
+    let entry = ctx
+        .server
+        .names
         .resolve(command)
         .map_err(|_| CommandError::with(format!("ERR Command '{}' not found", args.text(3))))?;
     let name = entry.command.name;

@@ -1,5 +1,6 @@
 //! The server without its sockets: everything commands can reach, and what time does to it.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +9,18 @@ use super::CommandError;
 use super::acl::Acl;
 use super::acl_log::AclLog;
 use super::latency::LatencyMonitor;
-use super::script::{Meanwhile, Scripts};
-use super::session::{ClientId, Session, Sessions};
+use super::meanwhile::{Busy, Meanwhile, Verdict};
+use super::names::Names;
+use super::script::Scripts;
+use super::session::{ClientId, ClientIds, Session, Sessions};
+use super::setup::Setup;
 use super::slowlog::SlowLog;
 use super::stats::Stats;
 use crate::server::clock::Clock;
 use crate::server::config::{Config, Settings};
 use crate::server::fault::Faults;
 use crate::server::keyspace::{Cycle, Keyspace, Settings as KeyspaceSettings};
-use crate::server::rdb::load_file;
+use crate::server::rdb::{RdbError, load_file};
 use crate::server::value::random::Random;
 
 /// The state beside the keyspace.
@@ -26,6 +30,7 @@ pub(crate) struct Instance {
     pub(crate) faults: Arc<Faults>,
     pub(crate) acl: Acl,
     pub(crate) acl_log: AclLog,
+    pub(crate) names: Names,
     pub(crate) sessions: Sessions,
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
@@ -42,7 +47,7 @@ pub(crate) struct Instance {
     pub(crate) shutdown: bool,
     /// Clients with something to close or send; the event loop sees to them.
     pub(crate) attention: Vec<ClientId>,
-    next_client: ClientId,
+    pub(crate) client_ids: ClientIds,
     cron_runs: u64,
 }
 
@@ -70,13 +75,12 @@ const FIELD_SLICE_US: u64 = 5_000;
 
 impl Core {
     /// Sets up an empty server.
-    pub(crate) fn new(config: &Config, settings: Settings, faults: Arc<Faults>) -> Core {
+    pub(crate) fn new(config: &Config, setup: Setup, faults: Arc<Faults>) -> Core {
         let clock = Arc::clone(&config.clock);
         let now_ms = clock.unix_ms();
         let mut random = Random::new(config.seed.unwrap_or(now_ms ^ clock.monotonic_us() << 20));
+        let Setup { settings, acl, names } = setup;
         let databases = usize::try_from(settings.databases).unwrap_or(16);
-        let mut acl = Acl::default();
-        acl.require_password(&settings.requirepass);
         let (run_id, replication_id) = (hex40(&mut random), hex40(&mut random));
         let mut core = Core {
             keyspace: Keyspace::new(databases, random, now_ms),
@@ -85,6 +89,7 @@ impl Core {
                 faults,
                 acl,
                 acl_log: AclLog::default(),
+                names,
                 sessions: Sessions::default(),
                 stats: Stats::default(),
                 slowlog: SlowLog::default(),
@@ -98,7 +103,7 @@ impl Core {
                 last_save_s: now_ms / 1000,
                 shutdown: false,
                 attention: Vec::new(),
-                next_client: 1,
+                client_ids: ClientIds::default(),
                 cron_runs: 0,
                 clock,
             },
@@ -112,19 +117,24 @@ impl Core {
     /// # Errors
     /// Says what is wrong with the file, and where.
     pub(crate) fn load(&mut self, config: &Config) -> Result<(), String> {
-        let Some(path) = &config.load else {
+        let saved = Some(self.server.settings.db_path()).filter(|path| config.load_saved && path.exists());
+        let Some(path) = config.load.clone().or(saved) else {
             return Ok(());
         };
-        match load_file(&mut self.keyspace, path, &self.server.settings.limits) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!("cannot load `{}`: {error}", path.display())),
+        match self.server.load_file(&mut self.keyspace, &path) {
+            Err(error) if !self.server.shutdown => Err(format!("cannot load `{}`: {error}", path.display())),
+            _ => Ok(()),
         }
     }
 
     /// Makes a session for a new client.
     pub(crate) fn connect(&mut self, addr: String, local_addr: String) -> Box<Session> {
-        let id = self.server.next_client;
-        self.server.next_client += 1;
+        let id = self.server.client_ids.take();
+        self.admit(id, addr, local_addr)
+    }
+
+    /// Makes a session for a client that has its number already.
+    pub(crate) fn admit(&mut self, id: ClientId, addr: String, local_addr: String) -> Box<Session> {
         self.server.stats.connections += 1;
         let mut session = Session::new(id, self.server.clock.monotonic_us());
         session.addr = addr;
@@ -205,6 +215,24 @@ impl Instance {
             maxmemory_samples: usize::try_from(settings.maxmemory_samples).unwrap_or(5),
         };
         keyspace.active_expire.effort = u64::try_from(settings.active_expire_effort).unwrap_or(1);
+    }
+
+    /// Loads a file over what is there. Other clients hear of it, once in so many bytes of the file.
+    pub(crate) fn load_file(&mut self, keyspace: &mut Keyspace, path: &Path) -> Result<usize, RdbError> {
+        let interval = u64::try_from(self.settings.loading_interval_bytes).unwrap_or(u64::MAX);
+        let delay = Duration::from_micros(u64::try_from(self.settings.key_load_delay_us).unwrap_or(0));
+        let mut look_at = interval;
+        load_file(keyspace, path, &self.settings.limits, |offset| {
+            if !delay.is_zero() {
+                self.clock.sleep(delay);
+            }
+            if offset >= look_at {
+                look_at = offset.saturating_add(interval);
+                let verdict = self.meanwhile.as_ref().map(|meanwhile| meanwhile.serve(Busy::Loading));
+                self.shutdown |= verdict == Some(Verdict::ShutDown);
+            }
+            !self.shutdown
+        })
     }
 
     pub(crate) fn note_latency(&mut self, event: &'static str, took_us: u64) {

@@ -1,8 +1,21 @@
 //! SHA-1 names scripts, SHA-256 keeps passwords: both as Redis shows them, in lower-case hex.
 
 /// Returns the SHA-1 of `data` as forty hex digits.
-#[allow(clippy::many_single_char_names, reason = "the letters of FIPS 180")]
 pub(crate) fn sha1_hex(data: &[u8]) -> String {
+    hex(&sha1_words(data))
+}
+
+/// Returns the SHA-1 of `data`.
+pub(crate) fn sha1(data: &[u8]) -> [u8; 20] {
+    let mut digest = [0; 20];
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(sha1_words(data)) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    digest
+}
+
+#[allow(clippy::many_single_char_names, reason = "the letters of FIPS 180")]
+fn sha1_words(data: &[u8]) -> [u32; 5] {
     let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     for block in padded(data).chunks_exact(64) {
         let mut w = [0_u32; 80];
@@ -23,7 +36,7 @@ pub(crate) fn sha1_hex(data: &[u8]) -> String {
         }
         add(&mut state, &[a, b, c, d, e]);
     }
-    hex(&state)
+    state
 }
 
 /// Returns the SHA-256 of `data` as sixty-four hex digits.

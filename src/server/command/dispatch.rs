@@ -5,7 +5,7 @@ use super::acl::Denial;
 use super::core::Core;
 use super::error::CommandError;
 use super::session::{ReplyMode, Session};
-use super::table::{Entry, Table, flag};
+use super::table::{Entry, flag};
 use super::{Context, Outcome};
 use crate::server::fault::FaultAction;
 use crate::server::keyspace::Free;
@@ -88,7 +88,7 @@ fn mute(session: &mut Session, out: &mut Reply, start: usize, before: ReplyMode)
 
 impl Context<'_> {
     fn request(&mut self, args: Args<'_>) -> Flow {
-        let entry = match Table::get().resolve(args) {
+        let entry = match self.server.names.resolve(args) {
             Ok(entry) => entry,
             Err(error) => {
                 self.refuse(None, &error);

@@ -20,20 +20,29 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("command|help", 2, ANYTIME, Keys::None, "5.0.0", command_help).also(category::CONNECTION),
 ];
 
-fn top_level() -> impl Iterator<Item = &'static Entry> {
-    Table::get().entries().iter().filter(|entry| !entry.command.name.contains('|'))
+/// Returns what can be called here: commands that were renamed away are not told of.
+fn entries<'a>(ctx: &Context<'a>) -> impl Iterator<Item = &'static Entry> + use<'a> {
+    let gone = ctx.server.names.gone();
+    Table::get().entries().iter().filter(move |entry| {
+        let name = entry.command.name;
+        !gone.contains(&name.split_once('|').map_or(name, |(container, _)| container))
+    })
+}
+
+fn top_level<'a>(ctx: &Context<'a>) -> impl Iterator<Item = &'static Entry> + use<'a> {
+    entries(ctx).filter(|entry| !entry.command.name.contains('|'))
 }
 
 fn all(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    ctx.out.array(top_level().count());
-    for entry in top_level() {
+    ctx.out.array(top_level(ctx).count());
+    for entry in top_level(ctx) {
         describe(ctx.out, entry);
     }
     Ok(())
 }
 
 fn count(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    ctx.out.count(top_level().count());
+    ctx.out.count(top_level(ctx).count());
     Ok(())
 }
 
@@ -43,7 +52,7 @@ fn info(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     ctx.out.array(args.len() - 2);
     for name in args.iter().skip(2) {
-        match Table::get().find(name) {
+        match ctx.server.names.find(name) {
             Some(entry) => describe(ctx.out, entry),
             None => ctx.out.nil_array(),
         }
@@ -120,9 +129,9 @@ fn key_specs(out: &mut Reply, command: &Command) {
 
 fn docs(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let entries: Vec<&Entry> = if args.len() == 2 {
-        top_level().collect()
+        top_level(ctx).collect()
     } else {
-        args.iter().skip(2).filter_map(|name| Table::get().find(name)).collect()
+        args.iter().skip(2).filter_map(|name| ctx.server.names.find(name)).collect()
     };
     ctx.out.map(entries.len());
     for entry in entries {
@@ -152,9 +161,9 @@ fn document(out: &mut Reply, entry: &Entry) {
 
 fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let names: Vec<&str> = match args.len() {
-        2 => top_level().map(|entry| entry.command.name).collect(),
+        2 => top_level(ctx).map(|entry| entry.command.name).collect(),
         5 if args.is(2, "FILTERBY") => {
-            let entries = Table::get().entries().iter();
+            let entries = entries(ctx);
             if args.is(3, "ACLCAT") {
                 let wanted = category::by_name(&args.text(4)).unwrap_or(0);
                 entries
@@ -194,7 +203,7 @@ fn module_help(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
 fn get_keys(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let command = args.from(2);
     let entry =
-        Table::get().resolve(command).map_err(|_| CommandError::new("ERR Invalid command specified"))?;
+        ctx.server.names.resolve(command).map_err(|_| CommandError::new("ERR Invalid command specified"))?;
     if !entry.command.accepts(command.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }

@@ -1,13 +1,11 @@
 //! DUMP and RESTORE of one value, SAVE and BGSAVE of all.
 
-use std::path::Path;
-
 use super::error::CommandError;
 use super::table::{Command, Keys, category, flag};
 use super::{Context, Outcome};
 use crate::server::info;
 use crate::server::keyspace::Free;
-use crate::server::rdb::{self, Home, RdbErrorKind};
+use crate::server::rdb::{self, Home, RdbErrorKind, SaveOptions};
 use crate::server::resp::Args;
 
 const SAVES: u32 = flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING;
@@ -34,6 +32,7 @@ struct RestoreOptions {
     replace: bool,
     absolute: bool,
     idle_s: Option<u64>,
+    frequency: Option<u8>,
 }
 
 impl RestoreOptions {
@@ -52,9 +51,9 @@ impl RestoreOptions {
                     Some(idle.map_err(|_| CommandError::new("ERR Invalid IDLETIME value, must be >= 0"))?);
                 at += 1;
             } else if args.is(at, "freq") && has_value {
-                if !(0..=255).contains(&args.int(at + 1)?) {
-                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
-                }
+                let frequency = u8::try_from(args.int(at + 1)?)
+                    .map_err(|_| CommandError::new("ERR Invalid FREQ value, must be >= 0 and <= 255"))?;
+                options.frequency = Some(frequency);
                 at += 1;
             } else {
                 return Err(CommandError::SYNTAX);
@@ -89,9 +88,7 @@ fn restore(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if let Some(at_ms) = deadline {
             ctx.db.set_deadline(key, at_ms);
         }
-        if let Some(idle_s) = options.idle_s {
-            ctx.db.set_idle(key, idle_s);
-        }
+        ctx.db.set_access(key, options.idle_s, options.frequency);
         ctx.db.note_change(key, 1);
     }
     ctx.out.ok();
@@ -115,9 +112,38 @@ fn bgsave(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// DEBUG RELOAD: whether a file that was saved gives back what was there.
+pub(super) fn reload(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
+    let (mut saves, mut flushes) = (true, true);
+    for at in 2..args.len() {
+        match args.lower(at).as_str() {
+            "nosave" => saves = false,
+            // What is there is overwritten in either case: one of two values has to go.
+            "noflush" | "merge" => flushes = false,
+            _ => return Err("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into()),
+        }
+    }
+    if saves {
+        save_now(ctx)?;
+    }
+    if flushes {
+        for index in 0..ctx.db.keyspace.dbs().len() {
+            ctx.db.keyspace.flush(index, false);
+        }
+    }
+    let path = ctx.server.settings.db_path();
+    ctx.server.load_file(ctx.db.keyspace, &path).map_err(|_| CommandError::new(FAILED))?;
+    ctx.db.keyspace.dirty = 0;
+    ctx.out.ok();
+    Ok(())
+}
+
 fn save_now(ctx: &mut Context<'_>) -> Outcome {
-    let path = Path::new(&ctx.server.settings.dir).join(&ctx.server.settings.db_filename);
-    if let Err(error) = rdb::save_file(ctx.db.keyspace, &path, info::VERSION) {
+    let settings = &ctx.server.settings;
+    let path = settings.db_path();
+    let options = SaveOptions { redis_version: info::VERSION, compress: settings.rdb_compression };
+    if let Err(error) = rdb::save_file(ctx.db.keyspace, &path, options) {
         return Err(format!("ERR cannot save to {}: {error}", path.display()).into());
     }
     ctx.server.last_save_s = ctx.server.unix_s();

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::dataset_digest::Digest;
 use super::error::CommandError;
 use super::table::{Command, Keys, category, flag};
-use super::{Context, Outcome, glob, help};
+use super::{Context, Outcome, glob, help, persistence};
 use crate::server::config::{ConfigError, DebugAccess, canonical_name};
 use crate::server::fault::{Fault, FaultAction};
 use crate::server::info;
@@ -237,6 +238,12 @@ fn debug(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             ctx.out.ok();
             Ok(())
         }
+        ("digest", 2) => {
+            ctx.out.simple(&Digest::of_dataset(ctx.db.keyspace).hex());
+            Ok(())
+        }
+        ("digest-value", 2..) => debug_digest_value(ctx, args),
+        ("reload", 2..) => persistence::reload(ctx, args),
         ("populate", 3..=5) => populate(ctx, args),
         ("fault", 3..) => fault(ctx, args),
         ("error", 3) => Err(CommandError::with(args.at(2))),
@@ -246,6 +253,16 @@ fn debug(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             args.text(1)
         ))),
     }
+}
+
+fn debug_digest_value(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    ctx.out.array(args.len() - 2);
+    for key in args.iter().skip(2) {
+        let expires = ctx.db.deadline(key).is_some();
+        let digest = ctx.db.lookup_read(key).map(|value| Digest::of_value(value, expires));
+        ctx.out.simple(&digest.unwrap_or_default().hex());
+    }
+    Ok(())
 }
 
 fn debug_object(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -376,6 +393,8 @@ fn debug_help(ctx: &mut Context<'_>) -> Outcome {
         ctx,
         "DEBUG",
         &[
+            ("DIGEST", "Returns a digest of everything there is."),
+            ("DIGEST-VALUE <key> [...]", "Returns digests of values."),
             ("ERROR <string>", "Replies with this error."),
             (
                 "FAULT ADD <command|*> <action> [<argument>] [TIMES <n>] [AFTER <n>] [KEY <name>]",
@@ -385,6 +404,7 @@ fn debug_help(ctx: &mut Context<'_>) -> Outcome {
             ("FAULT LIST", "Returns the faults in force."),
             ("OBJECT <key>", "Shows how a value is kept."),
             ("POPULATE <count> [<prefix>] [<size>]", "Makes string keys named <prefix>:<number>."),
+            ("RELOAD [MERGE] [NOFLUSH] [NOSAVE]", "Saves, forgets everything and loads it again."),
             ("SET-ACTIVE-EXPIRE <0|1>", "Turns active expiry off or on."),
             ("SLEEP <seconds>", "Holds the command thread."),
         ],

@@ -1,12 +1,27 @@
 //! What the server knows about one client between its commands. Sockets are elsewhere.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::table::Entry;
 use crate::server::resp::{OwnedArgs, Proto};
 
 /// A client's number; never used twice.
 pub(crate) type ClientId = u64;
+
+/// Hands out numbers to clients: the loop's, and those that come while a command keeps the thread.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientIds {
+    taken: Rc<Cell<ClientId>>,
+}
+
+impl ClientIds {
+    pub(crate) fn take(&self) -> ClientId {
+        self.taken.set(self.taken.get() + 1);
+        self.taken.get()
+    }
+}
 
 /// Whether replies are sent, as `CLIENT REPLY` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

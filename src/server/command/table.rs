@@ -371,10 +371,13 @@ impl Table {
         self.by_name.get(&*lower).map(|id| &self.entries[*id])
     }
 
-    /// Finds the command that `args` call: the subcommand where there are any.
-    pub(crate) fn resolve(&self, args: Args<'_>) -> Result<&Entry, CommandError> {
-        let name = args.at(0);
-        let entry = self.find(name).filter(|entry| !entry.command.name.contains('|'));
+    /// Goes from the command that `args` begin with, if there is one, to the subcommand they call.
+    pub(crate) fn resolve<'a>(
+        &'a self,
+        entry: Option<&'a Entry>,
+        args: Args<'_>,
+    ) -> Result<&'a Entry, CommandError> {
+        let entry = entry.filter(|entry| !entry.command.name.contains('|'));
         let entry = entry.ok_or_else(|| unknown_command(args))?;
         if entry.subcommands.is_empty() || args.len() < 2 {
             return Ok(entry);

@@ -72,6 +72,11 @@ impl Access {
         self.0 = seconds(now_ms).saturating_sub(u32::try_from(idle_s).unwrap_or(u32::MAX));
     }
 
+    /// Makes the value look used so often, as RESTORE is told.
+    pub(crate) fn set_frequency(&mut self, now_ms: u64, frequency: u8) {
+        self.0 = minutes(now_ms) << 8 | u32::from(frequency);
+    }
+
     pub(crate) fn idle_s(self, now_ms: u64) -> u64 {
         u64::from(seconds(now_ms).saturating_sub(self.0))
     }

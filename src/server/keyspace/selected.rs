@@ -176,11 +176,16 @@ impl<'a> Selected<'a> {
         self.db_mut().set_deadline(key, at_ms);
     }
 
-    /// Makes a key look unused for so long.
-    pub(crate) fn set_idle(&mut self, key: &[u8], idle_s: u64) {
-        let now_ms = self.keyspace.now_ms;
-        if let Some(object) = self.db_mut().get_mut(key) {
-            object.access.set_idle(now_ms, idle_s);
+    /// Makes a key look unused for so long, or used so often: whichever the eviction policy counts.
+    pub(crate) fn set_access(&mut self, key: &[u8], idle_s: Option<u64>, frequency: Option<u8>) {
+        let (now_ms, lfu) = (self.keyspace.now_ms, self.keyspace.settings.policy.is_lfu());
+        let Some(object) = self.db_mut().get_mut(key) else {
+            return;
+        };
+        match (lfu, idle_s, frequency) {
+            (false, Some(idle_s), _) => object.access.set_idle(now_ms, idle_s),
+            (true, _, Some(frequency)) => object.access.set_frequency(now_ms, frequency),
+            _ => {}
         }
     }
 

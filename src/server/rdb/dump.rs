@@ -13,7 +13,7 @@ const FOOTER: usize = 10;
 
 /// Returns the bytes of a value.
 pub(crate) fn dump(value: &Value) -> Vec<u8> {
-    let mut out = Writer::default();
+    let mut out = Writer::new(true);
     let kind = save::kind_of(value);
     out.u8(kind);
     save::value(&mut out, value);

@@ -26,6 +26,8 @@ pub(crate) enum RdbErrorKind {
     Checksum,
     /// A part that contradicts itself.
     Corrupt(&'static str),
+    /// Whoever asked for it does not want it any more.
+    Stopped,
 }
 
 impl fmt::Display for RdbError {
@@ -36,6 +38,7 @@ impl fmt::Display for RdbError {
             RdbErrorKind::Version(version) => write!(f, "RDB version {version} is not known")?,
             RdbErrorKind::UnknownType(kind) => write!(f, "unknown object type {kind}")?,
             RdbErrorKind::Checksum => f.write_str("wrong checksum")?,
+            RdbErrorKind::Stopped => f.write_str("stopped")?,
             RdbErrorKind::Corrupt(what) => write!(f, "corrupt {what}")?,
         }
         write!(f, " at byte {}", self.offset)

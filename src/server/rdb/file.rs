@@ -33,15 +33,24 @@ mod opcode {
 /// Tables are not made larger than this on the word of a file.
 const RESERVE_MAX: usize = 1 << 24;
 
+/// How a file is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SaveOptions {
+    /// What the file says wrote it.
+    pub(crate) redis_version: &'static str,
+    /// `rdbcompression`
+    pub(crate) compress: bool,
+}
+
 /// Writes all databases to `path`. The file appears whole or not at all.
 ///
 /// # Errors
 /// Fails when the file cannot be written.
-pub(crate) fn save_file(keyspace: &Keyspace, path: &Path, redis_version: &str) -> Result<(), RdbError> {
+pub(crate) fn save_file(keyspace: &Keyspace, path: &Path, options: SaveOptions) -> Result<(), RdbError> {
     let temporary = path.with_extension(format!("rdb.{}.tmp", std::process::id()));
     let written = File::create(&temporary).and_then(|file| {
         let mut file = Checksummed { file: BufWriter::new(file), crc: 0 };
-        write_all(keyspace, &mut file, redis_version)?;
+        write_all(keyspace, &mut file, options)?;
         let crc = file.crc;
         file.file.write_all(&crc.to_le_bytes())?;
         file.file.into_inner()?.sync_all()?;
@@ -68,15 +77,15 @@ impl Checksummed {
     }
 }
 
-fn write_all(keyspace: &Keyspace, file: &mut Checksummed, redis_version: &str) -> io::Result<()> {
-    let mut out = Writer::default();
+fn write_all(keyspace: &Keyspace, file: &mut Checksummed, options: SaveOptions) -> io::Result<()> {
+    let mut out = Writer::new(options.compress);
     let mortal = |kind| matches!(kind, kind::HASH_TTL | kind::HASH_LISTPACK_TTL);
     let any_mortal =
         keyspace.dbs().iter().flat_map(Db::entries).any(|(_, value, _)| mortal(save::kind_of(value)));
     let version = if any_mortal { VERSION_FIELD_TTL } else { VERSION };
     out.raw(format!("REDIS{version:04}").as_bytes());
     for (name, value) in [
-        ("redis-ver", redis_version.to_owned()),
+        ("redis-ver", options.redis_version.to_owned()),
         ("redis-bits", "64".to_owned()),
         ("ctime", (keyspace.now_ms / 1000).to_string()),
         ("used-mem", keyspace.memory_bytes().to_string()),
@@ -108,16 +117,27 @@ fn write_all(keyspace: &Keyspace, file: &mut Checksummed, redis_version: &str) -
 }
 
 /// Loads a file into the keyspace, over what is there; keys that are due are left out. Returns how
-/// many keys were loaded.
+/// many keys were loaded. `go_on` is asked after each key, and told how far in the file that is.
 ///
 /// # Errors
-/// Fails on a file that cannot be read to its end; what came before the error has been loaded.
-pub(crate) fn load_file(keyspace: &mut Keyspace, path: &Path, limits: &Limits) -> Result<usize, RdbError> {
+/// Fails on a file that cannot be read to its end, and when it should not go on; what came before has
+/// been loaded.
+pub(crate) fn load_file(
+    keyspace: &mut Keyspace,
+    path: &Path,
+    limits: &Limits,
+    go_on: impl FnMut(u64) -> bool,
+) -> Result<usize, RdbError> {
     let file = File::open(path).map_err(|error| RdbError { offset: 0, kind: RdbErrorKind::Io(error) })?;
-    load(keyspace, BufReader::new(file), limits)
+    load(keyspace, BufReader::new(file), limits, go_on)
 }
 
-fn load(keyspace: &mut Keyspace, source: impl Read, limits: &Limits) -> Result<usize, RdbError> {
+fn load(
+    keyspace: &mut Keyspace,
+    source: impl Read,
+    limits: &Limits,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<usize, RdbError> {
     let mut input = Reader::new(source);
     let version = header(&mut input)?;
     let home = Home { seed: keyspace.seed(), limits };
@@ -160,6 +180,9 @@ fn load(keyspace: &mut Keyspace, source: impl Read, limits: &Limits) -> Result<u
                 let key = input.string()?;
                 let value = load::value(&mut input, kind, home)?;
                 let at_ms = deadline.take();
+                if !go_on(input.offset()) {
+                    return Err(input.error(RdbErrorKind::Stopped));
+                }
                 if at_ms.is_some_and(|at_ms| at_ms < keyspace.now_ms) {
                     continue;
                 }

@@ -14,8 +14,9 @@ mod save;
 mod write;
 
 pub(crate) use dump::{dump, restore};
+pub(crate) use error::RdbError;
 pub(crate) use error::RdbErrorKind;
-pub(crate) use file::{load_file, save_file};
+pub(crate) use file::{SaveOptions, load_file, save_file};
 pub(crate) use load::Home;
 
 /// The version of a file or a dump without fields that expire.

@@ -30,6 +30,10 @@ impl<R: Read> Reader<R> {
         Reader { source, offset: 0, crc: 0 }
     }
 
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     pub(super) fn crc(&self) -> u64 {
         self.crc
     }

@@ -9,12 +9,18 @@ const COMPRESS_FROM: usize = 21;
 const INTEGER_TEXT_MAX: usize = 11;
 
 /// Bytes of an RDB file as they are put together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
+    /// `rdbcompression`
+    compress: bool,
 }
 
 impl Writer {
+    pub(super) fn new(compress: bool) -> Writer {
+        Writer { bytes: Vec::new(), compress }
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -81,7 +87,8 @@ impl Writer {
 
     /// Writes a string that is not looked at as an integer.
     pub(super) fn blob(&mut self, bytes: &[u8]) {
-        if bytes.len() >= COMPRESS_FROM
+        if self.compress
+            && bytes.len() >= COMPRESS_FROM
             && let Some(small) = lzf::compress(bytes)
         {
             self.u8(0xc3);

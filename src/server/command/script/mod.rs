@@ -9,7 +9,6 @@ mod vm;
 mod watch;
 
 pub(crate) use vm::Scripts;
-pub(crate) use watch::{Meanwhile, Verdict};
 
 use super::digest::sha1_hex;
 use super::error::CommandError;

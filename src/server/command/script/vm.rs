@@ -12,12 +12,13 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, V
 
 use super::convert::{error_text, to_lua, to_reply};
 use super::library::LibraryError;
-use super::watch::{Verdict, Watch};
+use super::watch::Watch;
 use super::{bit, cjson};
 use crate::server::command::digest::sha1_hex;
 use crate::server::command::dispatch::denied;
 use crate::server::command::error::CommandError;
-use crate::server::command::table::{Entry, Table as CommandTable, flag};
+use crate::server::command::meanwhile::Verdict;
+use crate::server::command::table::{Entry, flag};
 use crate::server::command::{Context, Outcome};
 use crate::server::info::VERSION;
 use crate::server::resp::{Args, OwnedArgs, Proto, Reply};
@@ -367,7 +368,7 @@ fn admit(
     read_only: bool,
 ) -> Result<(&'static Entry, OwnedArgs), CommandError> {
     let unknown = |_| CommandError::new("ERR Unknown Redis command called from script");
-    let entry = CommandTable::get().resolve(args.as_args()).map_err(unknown)?;
+    let entry = ctx.server.names.resolve(args.as_args()).map_err(unknown)?;
     let command = entry.command;
     if !command.accepts(args.as_args().len()) {
         return Err("ERR Wrong number of args calling Redis command from script".into());

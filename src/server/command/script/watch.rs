@@ -6,23 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::server::clock::Clock;
-
-/// What the clients that were looked after want.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Verdict {
-    #[default]
-    GoOn,
-    /// SCRIPT KILL
-    Kill,
-    /// SHUTDOWN NOSAVE
-    ShutDown,
-}
-
-/// Whoever can look after the other clients while the command thread is inside a script.
-pub(crate) trait Meanwhile {
-    /// Serves what can be served. `has_written` forbids SCRIPT KILL.
-    fn serve(&self, has_written: bool) -> Verdict;
-}
+use crate::server::command::meanwhile::{Busy, Meanwhile, Verdict};
 
 /// One script's time and state, shared with the hook that Lua calls every so many instructions.
 #[derive(Default)]
@@ -66,7 +50,7 @@ impl Watch {
             return true;
         }
         if let Some(meanwhile) = &*self.meanwhile.borrow() {
-            self.verdict.set(meanwhile.serve(self.has_written.get()));
+            self.verdict.set(meanwhile.serve(Busy::Script { has_written: self.has_written.get() }));
         }
         self.verdict.get() == Verdict::GoOn
     }
