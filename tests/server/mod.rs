@@ -13,6 +13,7 @@ mod reply;
 mod run_loop;
 mod script;
 mod target;
+mod tools;
 
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,7 @@ pub struct ServeArgs {
     /// A parameter a line, as in redis.conf. What the bundled server does not have is an error that names
     /// the line. It starts from the file that `dir` and `dbfilename` name, if it is there; other flags
     /// override the file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub config: Option<PathBuf>,
 
     /// Address to listen on [default: 127.0.0.1]
