@@ -519,7 +519,7 @@ fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 fn integer(value: &[u8], min: i64, max: i64) -> Result<i64, String> {
-    let number = super::resp::parse_i64(value).ok_or("argument couldn't be parsed into an integer")?;
+    let number = super::number::parse_integer(value).ok_or("argument couldn't be parsed into an integer")?;
     if (min..=max).contains(&number) {
         Ok(number)
     } else {

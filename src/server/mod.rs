@@ -16,6 +16,7 @@ mod in_process;
 mod info;
 mod keyspace;
 mod net;
+mod number;
 mod rdb;
 mod resp;
 pub mod seed;

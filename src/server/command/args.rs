@@ -1,7 +1,8 @@
 //! Arguments read as what a command expects them to be.
 
 use super::error::CommandError;
-use crate::server::resp::{Args, parse_i64};
+use crate::server::number::parse_integer;
+use crate::server::resp::Args;
 
 impl Args<'_> {
     /// Says whether the argument is this keyword, in any case.
@@ -14,7 +15,7 @@ impl Args<'_> {
     /// # Errors
     /// Fails as Redis does on what is not one.
     pub(crate) fn int(&self, index: usize) -> Result<i64, CommandError> {
-        parse_i64(self.at(index)).ok_or(CommandError::NOT_AN_INTEGER)
+        parse_integer(self.at(index)).ok_or(CommandError::NOT_AN_INTEGER)
     }
 
     /// Returns the argument as a count or another number that cannot be negative.
@@ -22,7 +23,7 @@ impl Args<'_> {
     /// # Errors
     /// Fails as Redis does on what is not one.
     pub(crate) fn positive(&self, index: usize) -> Result<usize, CommandError> {
-        let value = parse_i64(self.at(index)).ok_or(CommandError::NOT_POSITIVE)?;
+        let value = parse_integer(self.at(index)).ok_or(CommandError::NOT_POSITIVE)?;
         usize::try_from(value).map_err(|_| CommandError::NOT_POSITIVE)
     }
 

@@ -7,7 +7,8 @@ use super::string::{clamp_range, raw_bytes, read, write};
 use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::Free;
-use crate::server::resp::{Args, parse_i64};
+use crate::server::number::parse_integer;
+use crate::server::resp::Args;
 use crate::server::value::Value;
 use crate::server::value::string::StringValue;
 
@@ -31,7 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
 /// Parses a bit's position; the string it needs must not be longer than a string may be.
 fn offset(ctx: &Context<'_>, text: &[u8]) -> Result<(usize, u8), CommandError> {
     const REFUSED: CommandError = CommandError::new("ERR bit offset is not an integer or out of range");
-    let bit = parse_i64(text).and_then(|bit| usize::try_from(bit).ok()).ok_or(REFUSED)?;
+    let bit = parse_integer(text).and_then(|bit| usize::try_from(bit).ok()).ok_or(REFUSED)?;
     let max = usize::try_from(ctx.server.settings.bulk_len_max).unwrap_or(usize::MAX);
     if bit / 8 >= max {
         return Err(REFUSED);
@@ -42,7 +43,7 @@ fn offset(ctx: &Context<'_>, text: &[u8]) -> Result<(usize, u8), CommandError> {
 fn setbit(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let (byte, mask) = offset(ctx, args.at(2))?;
-    let on = match parse_i64(args.at(3)) {
+    let on = match parse_integer(args.at(3)) {
         Some(bit @ 0..=1) => bit == 1,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };

@@ -4,7 +4,8 @@ use super::error::CommandError;
 use super::string::{raw_bytes, read, write};
 use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
-use crate::server::resp::{Args, parse_i64};
+use crate::server::number::parse_integer;
+use crate::server::resp::Args;
 use crate::server::value::string::StringValue;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -53,7 +54,7 @@ impl IntType {
             Some(b'u') => (false, 63),
             _ => return Err(REFUSED),
         };
-        let bits = parse_i64(&text[1..]).and_then(|bits| u32::try_from(bits).ok());
+        let bits = parse_integer(&text[1..]).and_then(|bits| u32::try_from(bits).ok());
         let bits = bits.filter(|bits| (1..=max).contains(bits)).ok_or(REFUSED)?;
         Ok(IntType { signed, bits })
     }
@@ -122,7 +123,7 @@ fn offset(ctx: &Context<'_>, text: &[u8], int: IntType) -> Result<usize, Command
         [b'#', text @ ..] => (text, int.bits as usize),
         text => (text, 1),
     };
-    let at = parse_i64(text).and_then(|at| usize::try_from(at).ok()).and_then(|at| at.checked_mul(unit));
+    let at = parse_integer(text).and_then(|at| usize::try_from(at).ok()).and_then(|at| at.checked_mul(unit));
     let max = usize::try_from(ctx.server.settings.bulk_len_max).unwrap_or(usize::MAX);
     at.filter(|at| at / 8 < max).ok_or(REFUSED)
 }

@@ -6,7 +6,8 @@ use super::error::CommandError;
 use super::session::{ReplyMode, Session};
 use super::table::{Command, Keys, flag};
 use super::{Context, Outcome, help};
-use crate::server::resp::{Args, parse_i64};
+use crate::server::number::parse_integer;
+use crate::server::resp::Args;
 
 const ANYONE: u32 = flag::NOSCRIPT | flag::LOADING | flag::STALE;
 const ADMIN: u32 = flag::ADMINISTRATION;
@@ -94,7 +95,8 @@ fn kill(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let value = at + 1;
         match args.lower(at).as_str() {
             "id" => {
-                let id = parse_i64(args.at(value)).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+                let id =
+                    parse_integer(args.at(value)).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
                 wanted_id = Some(id.ok_or("ERR client-id should be greater than 0")?);
             }
             "type" => any &= is_normal(args, value)?,
@@ -223,7 +225,7 @@ fn pause(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         4 if args.is(3, "ALL") => false,
         _ => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
     };
-    let ms = parse_i64(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
+    let ms = parse_integer(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
     let ms = u64::try_from(ms).map_err(|_| CommandError::new("ERR timeout is negative"))?;
     ctx.server.pause = Some(Pause { until_us: deadline_us(ctx.server, ms), writes_only });
     ctx.out.ok();

@@ -7,7 +7,8 @@ use super::session::{Blocked, ReplyMode};
 use super::table::{Command, Keys, flag};
 use super::{Context, Outcome, client_admin, transaction};
 use crate::server::info::VERSION;
-use crate::server::resp::{Args, Proto, parse_i64};
+use crate::server::number::parse_integer;
+use crate::server::resp::{Args, Proto};
 
 const ALWAYS: u32 = flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST;
 const BEFORE_AUTH: u32 = ALWAYS | flag::NO_AUTH | flag::ALLOW_BUSY;
@@ -58,7 +59,7 @@ fn login(ctx: &mut Context<'_>, command: &[u8], user: String, password: &[u8]) -
 fn hello(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let proto = match args.get(1) {
         None => ctx.out.proto(),
-        Some(version) => match parse_i64(version) {
+        Some(version) => match parse_integer(version) {
             Some(2) => Proto::Resp2,
             Some(3) => Proto::Resp3,
             Some(_) => return Err("NOPROTO unsupported protocol version".into()),
@@ -171,7 +172,7 @@ pub(super) fn choose_db(ctx: &mut Context<'_>, index: usize) {
 /// There are no replicas: nothing acknowledges, so waiting for one lasts as long as it may.
 fn wait(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let replicas = args.int(1)?;
-    let timeout_ms = parse_i64(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = parse_integer(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| CommandError::new("ERR timeout is negative"))?;
     if replicas <= 0 || ctx.nested {
         ctx.out.int(0);

@@ -270,7 +270,7 @@ impl Instance {
 
     /// Parses the index of a database.
     pub(crate) fn db_index(&self, text: &[u8]) -> Result<usize, CommandError> {
-        let index = crate::server::resp::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER)?;
+        let index = crate::server::number::parse_integer(text).ok_or(CommandError::NOT_AN_INTEGER)?;
         if (0..self.settings.databases).contains(&index) {
             usize::try_from(index).map_err(|_| CommandError::DB_OUT_OF_RANGE)
         } else {

@@ -5,9 +5,9 @@
 
 use super::digest::sha1;
 use crate::server::keyspace::{Db, Keyspace};
+use crate::server::number::format_double;
 use crate::server::value::Value;
 use crate::server::value::hash::Hash;
-use crate::server::value::number::format_double;
 use crate::server::value::stream::StreamId;
 
 /// Twenty bytes, all zero for nothing.

@@ -6,10 +6,10 @@ use super::sample::{Wanted, different};
 use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::Selected;
+use crate::server::number::{format_sum, parse_double, parse_integer};
 use crate::server::resp::{Args, Proto};
 use crate::server::value::hash::Hash;
 use crate::server::value::listpack::Element;
-use crate::server::value::number::{format_sum, parse_double, parse_integer};
 use crate::server::value::random::Random;
 
 const PUT: u32 = flag::WRITE | flag::DENYOOM | flag::FAST;

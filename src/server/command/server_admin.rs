@@ -10,8 +10,9 @@ use crate::server::config::{ConfigError, DebugAccess, canonical_name};
 use crate::server::fault::{Fault, FaultAction};
 use crate::server::info;
 use crate::server::keyspace::Key;
+use crate::server::number::parse_integer;
 use crate::server::rdb::dump;
-use crate::server::resp::{Args, parse_i64};
+use crate::server::resp::Args;
 use crate::server::value::Value;
 use crate::server::value::list::List;
 use crate::server::value::listpack::Listpack;
@@ -177,8 +178,8 @@ fn flushall(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn swapdb(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let first = parse_i64(args.at(1)).ok_or("ERR invalid first DB index")?;
-    let second = parse_i64(args.at(2)).ok_or("ERR invalid second DB index")?;
+    let first = parse_integer(args.at(1)).ok_or("ERR invalid first DB index")?;
+    let second = parse_integer(args.at(2)).ok_or("ERR invalid second DB index")?;
     let index = |index: i64| ctx.server.db_index(index.to_string().as_bytes());
     let (first, second) = (index(first)?, index(second)?);
     ctx.db.keyspace.swap(first, second);
@@ -234,7 +235,7 @@ fn debug(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ("object", 3) => debug_object(ctx, args),
         ("sleep", 3) => debug_sleep(ctx, args),
         ("set-active-expire", 3) => {
-            ctx.db.keyspace.active_expire.enabled = parse_i64(args.at(2)) != Some(0);
+            ctx.db.keyspace.active_expire.enabled = parse_integer(args.at(2)) != Some(0);
             ctx.out.ok();
             Ok(())
         }

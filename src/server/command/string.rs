@@ -5,9 +5,9 @@ use super::expire::{deadline_ms, set_deadline};
 use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::{Free, Selected};
+use crate::server::number::format_sum;
 use crate::server::resp::{Args, Reply};
 use crate::server::value::Value;
-use crate::server::value::number::format_sum;
 use crate::server::value::string::StringValue;
 
 const READ: u32 = flag::READONLY | flag::FAST;

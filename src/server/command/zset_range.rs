@@ -8,9 +8,9 @@ use super::typed::resolve_range;
 use super::zset::{Shape, scored};
 use super::{Context, Outcome};
 use crate::server::keyspace::Free;
+use crate::server::number::parse_double;
 use crate::server::resp::Args;
 use crate::server::value::Value;
-use crate::server::value::number::parse_double;
 use crate::server::value::zset::{LexBound, ScoreBound, Zset};
 
 const READ: u32 = flag::READONLY;

@@ -87,7 +87,7 @@ impl<R: Read> Reader<R> {
             255 => Ok(f64::NEG_INFINITY),
             len => {
                 let text = self.bytes(u64::from(len))?;
-                let value = crate::server::value::number::parse_double(&text);
+                let value = crate::server::number::parse_double(&text);
                 value.ok_or_else(|| self.corrupt("score"))
             }
         }

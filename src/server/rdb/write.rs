@@ -1,7 +1,7 @@
 //! The primitives of the format, written.
 
 use super::lzf;
-use crate::server::value::number::parse_integer;
+use crate::server::number::parse_integer;
 
 /// Strings up to here are not worth compressing.
 const COMPRESS_FROM: usize = 21;

@@ -2,11 +2,9 @@
 //! Knows bytes and never a command, a key or a socket.
 
 mod inline;
-mod number;
 mod reply;
 mod request;
 
 pub(crate) use inline::split_words;
-pub(crate) use number::{double_text, parse_i64};
 pub(crate) use reply::{Proto, Reply};
 pub(crate) use request::{Args, Limits, OwnedArgs, Progress, RequestParser};

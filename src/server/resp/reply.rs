@@ -1,6 +1,6 @@
 //! Writes replies, each in the client's own protocol version.
 
-use super::double_text;
+use crate::server::number::format_double;
 
 /// The protocol a client speaks, chosen with HELLO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -160,7 +160,7 @@ impl Reply {
     }
 
     pub(crate) fn double(&mut self, value: f64) {
-        let text = double_text(value);
+        let text = format_double(value);
         match self.proto {
             Proto::Resp2 => self.text(&text),
             Proto::Resp3 => {

@@ -7,7 +7,8 @@
 
 use std::ops::Index;
 
-use super::{parse_i64, split_words};
+use super::split_words;
+use crate::server::number::parse_integer;
 
 /// The longest line: an inline command, or the count after `*` and `$`.
 const LINE_MAX: usize = 64 * 1024;
@@ -172,7 +173,8 @@ impl RequestParser {
         let Some(line) = self.take_line(request, "too big mbulk count string")? else {
             return Ok(None);
         };
-        let count = parse_i64(line).filter(|count| *count <= ARGS_MAX).ok_or("invalid multibulk length")?;
+        let count =
+            parse_integer(line).filter(|count| *count <= ARGS_MAX).ok_or("invalid multibulk length")?;
         if count > ARGS_MAX_UNAUTHENTICATED && !limits.authenticated {
             return Err("unauthenticated multibulk length".to_owned());
         }
@@ -216,7 +218,7 @@ impl RequestParser {
         let Some(line) = self.take_line(request, "too big bulk count string")? else {
             return Ok(None);
         };
-        let len = parse_i64(line)
+        let len = parse_integer(line)
             .filter(|len| (0..=limits.bulk_len_max).contains(len))
             .ok_or("invalid bulk length")?;
         if len > BULK_MAX_UNAUTHENTICATED && !limits.authenticated {

@@ -27,9 +27,9 @@
 
 use std::borrow::Cow;
 
-use super::number::parse_integer;
 use super::size_class::usable;
 use super::string::decimal_digits;
+use crate::server::number::parse_integer;
 
 const HEADER: usize = 6;
 const END: u8 = 0xff;

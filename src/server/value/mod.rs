@@ -11,7 +11,6 @@ pub mod intset;
 pub mod limits;
 pub mod list;
 pub mod listpack;
-pub mod number;
 pub mod quicklist;
 pub mod random;
 pub mod rax;

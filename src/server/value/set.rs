@@ -4,10 +4,10 @@ use super::dict::Dict;
 use super::intset::Intset;
 use super::limits::Limits;
 use super::listpack::{Element, Listpack};
-use super::number::parse_integer;
 use super::random::Random;
 use super::siphash::HashSeed;
 use super::string::decimal_digits;
+use crate::server::number::parse_integer;
 
 /// No intset is larger, whatever the configuration says.
 const INTSET_CEILING: usize = 1 << 30;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::number::parse_integer;
+use crate::server::number::parse_integer;
 
 /// The longest string that Redis stores together with its object header: 64 bytes (a size class)
 /// minus 16 of object, 3 of string header and the final NUL.

@@ -9,10 +9,10 @@ use std::ops::Range;
 use super::dict::Dict;
 use super::limits::Limits;
 use super::listpack::{Element, Listpack, Position};
-use super::number::{format_double, format_exact, parse_double};
 use super::random::Random;
 use super::siphash::HashSeed;
 use super::skiplist::{Member, Skiplist};
+use crate::server::number::{format_double, format_exact, parse_double};
 
 /// How the members are stored.
 #[derive(Clone, Debug)]

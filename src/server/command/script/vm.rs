@@ -357,7 +357,7 @@ fn arguments(words: &MultiValue) -> Result<OwnedArgs, CommandError> {
 }
 
 fn number_text(number: f64) -> String {
-    crate::server::resp::double_text(number)
+    crate::server::number::format_double(number)
 }
 
 /// Checks a command as dispatch does, in the words that scripts get to hear.

@@ -1,5 +1,6 @@
 //! Numbers as text, the way Redis reads and writes them. The encodings depend on it: a string is an
-//! integer only when writing the integer gives the same bytes back.
+//! integer only when writing the integer gives the same bytes back, and so does the wire. Knows nothing
+//! of either.
 
 /// Whole numbers up to here are written as such, half of what an `i64` holds: the bound of Redis.
 const WHOLE_MAX: f64 = 4_611_686_018_427_387_904.0;
@@ -7,7 +8,7 @@ const WHOLE_MAX: f64 = 4_611_686_018_427_387_904.0;
 const LONGEST_INTEGER: usize = 20;
 
 /// Reads a canonical decimal integer: no plus, no space, no leading zero, no `-0`.
-pub fn parse_integer(text: &[u8]) -> Option<i64> {
+pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let negative = digits.len() != text.len();
     match digits {
@@ -28,7 +29,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 
 /// Reads a double as `strtod` does for Redis: `inf`, `+inf` and exponents are fine, spaces and `nan`
 /// are not.
-pub fn parse_double(text: &[u8]) -> Option<f64> {
+pub(crate) fn parse_double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.trim_start_matches(['+', '-']);
     if text.len() - unsigned.len() > 1 {
@@ -45,7 +46,7 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
 
 /// Writes a score or another double: the shortest text that reads back the same, in plain notation
 /// while that stays short.
-pub fn format_double(value: f64) -> String {
+pub(crate) fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
     }
@@ -75,7 +76,7 @@ pub fn format_double(value: f64) -> String {
 }
 
 /// Writes a double with 17 significant digits, C's `%.17g`: exact, and ugly for 0.1.
-pub fn format_exact(value: f64) -> String {
+pub(crate) fn format_exact(value: f64) -> String {
     if !value.is_finite() || value == 0.0 {
         return format_double(value);
     }
@@ -96,7 +97,7 @@ pub fn format_exact(value: f64) -> String {
 }
 
 /// Writes the result of a float increment: at most 17 decimals, never an exponent, no trailing zeros.
-pub fn format_sum(value: f64) -> String {
+pub(crate) fn format_sum(value: f64) -> String {
     let text = format!("{value}");
     match text.split_once('.') {
         Some((whole, decimals)) if decimals.len() > 17 => {
@@ -117,23 +118,50 @@ mod tests {
         for n in [0, 7, -1, i64::MIN, i64::MAX] {
             assert_eq!(parse_integer(n.to_string().as_bytes()), Some(n));
         }
-        let odd =
-            ["", "-", "-0", "+1", "01", " 1", "1 ", "9223372036854775808", "1e3", "-9223372036854775809"];
-        for text in odd {
+        for text in [
+            "",
+            "-",
+            "-0",
+            "+1",
+            "01",
+            " 1",
+            "1 ",
+            "1.0",
+            "1e3",
+            "0x1",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999",
+        ] {
             assert_eq!(parse_integer(text.as_bytes()), None, "{text:?}");
         }
     }
 
     #[test]
+    #[allow(clippy::unreadable_literal, clippy::excessive_precision, reason = "spelled as a client would")]
     fn doubles_are_written_short() {
         let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
             (3.0, "3"),
             (0.1, "0.1"),
+            (1.1, "1.1"),
             (-1.5, "-1.5"),
-            (1e21, "1e+21"),
-            (1e18, "1000000000000000000"),
+            (2.5625, "2.5625"),
+            (1234.5678, "1234.5678"),
+            (0.0001, "0.0001"),
+            (1e-5, "0.00001"),
+            (1e-7, "1e-7"),
             (1e-9, "1e-9"),
+            (1.5e-9, "1.5e-9"),
+            (1e7, "10000000"),
+            (123456789.0, "123456789"),
+            (1e18, "1000000000000000000"),
+            (1e20, "1e+20"),
+            (1e21, "1e+21"),
+            (123456789012345680000.0, "123456789012345680000"),
             (17_179_869_184.5, "17179869184.5"),
+            (f64::INFINITY, "inf"),
             (f64::NEG_INFINITY, "-inf"),
         ];
         for (value, text) in cases {
