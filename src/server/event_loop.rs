@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use mio::Waker;
 
-use super::client::{Connection, Fill, Work};
+use super::client::{Connection, Fill};
 use super::command::{Busy, ClientId, ClientIds, Core, Meanwhile, Setup, Verdict};
 use super::config::Config;
+use super::exchange::Work;
 use super::fault::Faults;
 use super::net::{Accepted, Door, Net, Newcomer, Turn};
 use super::resp::Reply;
@@ -271,7 +272,7 @@ impl EventLoop {
             return;
         };
         let work = connection.work(&mut self.core, &mut session);
-        let has_replies = connection.unsent() > 0 || session.close_after_reply;
+        let has_replies = !connection.exchange.unsent().is_empty() || session.close_after_reply;
         self.core.server.sessions.put(session);
         self.net.borrow_mut().put(connection);
         self.welcome_newcomers();
@@ -332,6 +333,7 @@ impl EventLoop {
                 continue;
             };
             let mut reply = Reply::new(session.proto());
+            reply.set_len_max(self.core.server.settings.reply_buffer_max());
             let due =
                 session.blocked.as_ref().is_some_and(|b| b.until_us.is_some_and(|until| until <= now_us));
             if due {
@@ -343,7 +345,7 @@ impl EventLoop {
             }
             let still_blocked = session.blocked.is_some();
             if let Some(connection) = self.net.borrow_mut().get_mut(id) {
-                connection.reply(reply.bytes());
+                connection.exchange.reply(reply.bytes());
             }
             self.core.server.sessions.put(session);
             if still_blocked {
@@ -437,7 +439,7 @@ impl Meanwhile for Caretaker {
             let Some(connection) = net.get_mut(id) else {
                 continue;
             };
-            connection.put_off(bulk_len_max, |args, authenticated| {
+            connection.exchange.put_off(bulk_len_max, |args, authenticated| {
                 if !authenticated {
                     return b"-NOAUTH Authentication required.\r\n".to_vec();
                 }

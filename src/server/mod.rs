@@ -1,7 +1,8 @@
 //! The bundled server: a Redis in Rust that stalls like the real one.
 //!
 //! One thread runs commands, another frees what UNLINK hands it. Reading order: `event_loop` turns,
-//! `client` reads and writes, `resp` knows the wire, `command` runs, `keyspace` keeps, `value` holds.
+//! `client` reads and writes, `exchange` has requests carried out, `resp` knows the wire, `command` runs,
+//! `keyspace` keeps, `value` holds.
 
 mod client;
 mod clock;
@@ -11,6 +12,7 @@ mod compatibility;
 mod config;
 mod config_file;
 mod event_loop;
+mod exchange;
 mod fault;
 mod in_process;
 mod info;

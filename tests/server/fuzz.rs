@@ -196,3 +196,93 @@ fn no_bytes_hurt_the_server() {
     }
     assert_eq!(server.client().run("PING"), Some(Reply::Simple("PONG".to_owned())));
 }
+
+/// What follows was found by the targets in `tests/fuzz`, or by writing them.
+mod found {
+    use bigkeys::server::{Config, InProcess};
+
+    fn server(parameters: &[(&str, &str)]) -> (InProcess, usize) {
+        let config = Config { seed: Some(1), ..Config::default() };
+        let config = parameters.iter().fold(config, |config, (name, value)| config.with(name, value));
+        let mut server = InProcess::new(&config).expect("good parameters");
+        let client = server.connect();
+        (server, client)
+    }
+
+    fn run(server: &mut InProcess, client: usize, line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        server.call(client, &words).escape_ascii().to_string()
+    }
+
+    #[test]
+    fn r3_a_file_that_announces_billions_of_keys_gets_no_memory_for_them() {
+        let (mut server, client) = server(&[]);
+        let mut file = b"REDIS0011".to_vec();
+        for db in 0..16 {
+            // SELECTDB, RESIZEDB with 2^56 keys and none that expire.
+            file.extend([254, db, 251, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        file.extend([255, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(server.load(&file[..]), Ok(0));
+        let info = String::from_utf8(server.call(client, &["INFO", "memory"])).expect("text");
+        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("the field");
+        assert!(used.parse::<usize>().expect("a number") < 16 * (9 << 20), "{used}");
+    }
+
+    #[test]
+    fn r3_debug_populate_keeps_to_the_length_of_a_string() {
+        let (mut server, client) = server(&[]);
+        assert_eq!(
+            run(&mut server, client, "DEBUG POPULATE 1 k 9223372036854775807"),
+            r"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
+        );
+        assert_eq!(run(&mut server, client, "DEBUG POPULATE 1 k 5"), r"+OK\r\n");
+        assert_eq!(run(&mut server, client, "GET k:0"), r"$5\r\nvalue\r\n");
+    }
+
+    #[test]
+    fn r3_a_reply_stops_growing_at_its_bound_and_the_client_is_cut_off() {
+        let long = "x".repeat(1000);
+        for (fill, ask) in [
+            (format!("SADD k {long}"), "SRANDMEMBER k -30000"),
+            (format!("ZADD k 1 {long}"), "ZRANDMEMBER k -30000 WITHSCORES"),
+            (format!("HSET k {long} {long}"), "HRANDFIELD k -30000 WITHVALUES"),
+            (
+                format!("XADD k 1-1 {long} 1"),
+                &format!("XREAD STREAMS{}{}", " k".repeat(2000), " 0".repeat(2000)),
+            ),
+            (format!("SET k {long}"), &format!("MULTI\r\n{}EXEC", "GET k\r\n".repeat(2000))),
+        ] {
+            let (mut server, client) =
+                server(&[("client-output-buffer-limit", "normal 1mb 0 0 replica 0 0 0 pubsub 0 0 0")]);
+            run(&mut server, client, &fill);
+            let replies = server.feed(client, format!("{ask}\r\n").as_bytes());
+            assert!(replies.len() < (1 << 20) + (8 << 10), "{ask}: {}", replies.len());
+            assert!(server.is_gone(client), "{ask}");
+            let other = server.connect();
+            assert_eq!(run(&mut server, other, "PING"), r"+PONG\r\n");
+        }
+    }
+
+    #[test]
+    fn r3_a_script_hears_of_a_reply_that_was_cut() {
+        let limit = "normal 1mb 0 0 replica 0 0 0 pubsub 0 0 0";
+        let (mut server, client) = server(&[("client-output-buffer-limit", limit)]);
+        run(&mut server, client, "SADD k member");
+        let ask = "EVAL \"return redis.pcall('SRANDMEMBER', 'k', '-100000').err\" 0\r\n";
+        assert_eq!(
+            server.feed(client, ask.as_bytes()).escape_ascii().to_string(),
+            r"$51\r\nERR reply is larger than client-output-buffer-limit\r\n"
+        );
+        assert_eq!(run(&mut server, client, "SRANDMEMBER k -2"), r"*2\r\n$6\r\nmember\r\n$6\r\nmember\r\n");
+    }
+
+    #[test]
+    fn requests_arrive_in_any_pieces_in_process_too() {
+        let (mut server, client) = server(&[]);
+        assert_eq!(server.feed(client, b"*2\r\n$4\r\nECHO\r\n$3\r\na"), b"");
+        assert_eq!(server.feed(client, b"bc\r\nPING\r\nQUIT\r\nPING\r\n"), b"$3\r\nabc\r\n+PONG\r\n+OK\r\n");
+        assert!(server.is_gone(client));
+        assert_eq!(server.feed(client, b"PING\r\n"), b"");
+    }
+}

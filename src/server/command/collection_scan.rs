@@ -59,7 +59,7 @@ impl<'a> CollectionScan<'a> {
 /// Writes the page of a scan: the next cursor, and what `fill` emits. `fill` gets the reply, writes
 /// elements into it, and returns the next cursor and how many elements there were.
 pub(super) fn page(out: &mut Reply, fill: impl FnOnce(&mut Reply) -> (u64, usize)) {
-    let mut elements = Reply::new(out.proto());
+    let mut elements = out.part(out.proto());
     let (cursor, count) = fill(&mut elements);
     out.array(2);
     out.text(&cursor.to_string());

@@ -1,5 +1,7 @@
 //! The server without its sockets: everything commands can reach, and what time does to it.
 
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::server::clock::Clock;
 use crate::server::config::{Config, Settings};
 use crate::server::fault::Faults;
 use crate::server::keyspace::{Cycle, Keyspace, Settings as KeyspaceSettings};
-use crate::server::rdb::{RdbError, load_file};
+use crate::server::rdb::{self, RdbError};
 use crate::server::value::random::Random;
 
 /// The state beside the keyspace.
@@ -217,12 +219,21 @@ impl Instance {
         keyspace.active_expire.effort = u64::try_from(settings.active_expire_effort).unwrap_or(1);
     }
 
-    /// Loads a file over what is there. Other clients hear of it, once in so many bytes of the file.
+    /// Loads a file over what is there; see [`Instance::load_from`].
     pub(crate) fn load_file(&mut self, keyspace: &mut Keyspace, path: &Path) -> Result<usize, RdbError> {
+        self.load_from(keyspace, BufReader::new(File::open(path)?))
+    }
+
+    /// Loads a file over what is there, and returns how many keys it held that are not due. Other clients hear
+    /// of it, once in so many bytes of the file.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, and where; what came before that has been loaded.
+    pub(crate) fn load_from(&mut self, keyspace: &mut Keyspace, file: impl Read) -> Result<usize, RdbError> {
         let interval = u64::try_from(self.settings.loading_interval_bytes).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(u64::try_from(self.settings.key_load_delay_us).unwrap_or(0));
         let mut look_at = interval;
-        load_file(keyspace, path, &self.settings.limits, |offset| {
+        rdb::load(keyspace, file, &self.settings.limits, |offset| {
             if !delay.is_zero() {
                 self.clock.sleep(delay);
             }

@@ -7,7 +7,7 @@ use super::table::{Command, Keys, flag, need};
 use super::{Context, Outcome};
 use crate::server::keyspace::Selected;
 use crate::server::number::{format_sum, parse_double, parse_integer};
-use crate::server::resp::{Args, Proto};
+use crate::server::resp::{Args, Proto, Reply};
 use crate::server::value::hash::Hash;
 use crate::server::value::listpack::Element;
 use crate::server::value::random::Random;
@@ -251,27 +251,40 @@ fn hrandfield(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.out.array(0);
         return Ok(());
     };
-    let own =
-        |(field, value): (Element<'_>, Element<'_>)| (field.bytes().into_owned(), value.bytes().into_owned());
-    let drawn = match wanted {
-        Wanted::Repeats(count) => {
-            (0..count).map_while(|_| hash.random(&mut random, now_ms).map(own)).collect()
+    let live = live_len(hash, now_ms);
+    let announce = |out: &mut Reply, count: usize| {
+        let flat = with_values && out.proto() == Proto::Resp2;
+        out.array(if flat { count * 2 } else { count });
+    };
+    let write = |out: &mut Reply, field: Element<'_>, value: Element<'_>| {
+        if with_values && out.proto() == Proto::Resp3 {
+            out.array(2);
         }
-        Wanted::Different(count) => {
-            let draw = |random: &mut Random| hash.random(random, now_ms).map(own);
-            let live = live_len(hash, now_ms);
-            different(count, live, &mut random, || hash.pairs(now_ms).map(own).collect(), draw)
+        out.element(field);
+        if with_values {
+            out.element(value);
         }
     };
-    let paired = with_values && ctx.out.proto() == Proto::Resp3;
-    ctx.out.array(if with_values && !paired { drawn.len() * 2 } else { drawn.len() });
-    for (field, value) in drawn {
-        if paired {
-            ctx.out.array(2);
+    match wanted {
+        Wanted::Repeats(count) => {
+            let count = if live == 0 { 0 } else { count };
+            announce(ctx.out, count);
+            for _ in 0..count {
+                if let Some((field, value)) = hash.random(&mut random, now_ms) {
+                    write(ctx.out, field, value);
+                }
+            }
         }
-        ctx.out.bulk(&field);
-        if with_values {
-            ctx.out.bulk(&value);
+        Wanted::Different(count) => {
+            let own = |(field, value): (Element<'_>, Element<'_>)| {
+                (field.bytes().into_owned(), value.bytes().into_owned())
+            };
+            let draw = |random: &mut Random| hash.random(random, now_ms).map(own);
+            let drawn = different(count, live, &mut random, || hash.pairs(now_ms).map(own).collect(), draw);
+            announce(ctx.out, drawn.len());
+            for (field, value) in &drawn {
+                write(ctx.out, Element::Str(field), Element::Str(value));
+            }
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::dataset_digest::Digest;
 use super::error::CommandError;
 use super::table::{Command, Keys, category, flag};
-use super::{Context, Outcome, glob, help, persistence};
+use super::{Context, Outcome, glob, help, persistence, string};
 use crate::server::config::{ConfigError, DebugAccess, canonical_name};
 use crate::server::fault::{Fault, FaultAction};
 use crate::server::info;
@@ -313,6 +313,7 @@ fn populate(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let count = args.positive(2)?;
     let prefix = args.get(3).unwrap_or(b"key");
     let size = if args.len() == 5 { args.positive(4)? } else { 0 };
+    string::check_len(ctx, 0, size)?;
     if count > ctx.db.len() {
         ctx.db.reserve(count);
     }

@@ -218,7 +218,7 @@ fn range(ctx: &mut Context<'_>, args: Args<'_>, reverse: bool) -> Outcome {
 
 /// Writes an array of the entries that `walk` visits.
 pub(super) fn entries(out: &mut Reply, walk: impl FnOnce(&mut dyn FnMut(&Entry<'_>))) -> usize {
-    let mut written = Reply::new(out.proto());
+    let mut written = out.part(out.proto());
     let mut count = 0;
     walk(&mut |entry| {
         write_entry(&mut written, entry);

@@ -109,8 +109,8 @@ struct Found {
 }
 
 impl Found {
-    fn new(proto: Proto) -> Found {
-        Found { written: Reply::new(proto), streams: 0 }
+    fn new(out: &Reply) -> Found {
+        Found { written: out.part(out.proto()), streams: 0 }
     }
 
     /// Begins the part of one stream.
@@ -152,7 +152,7 @@ fn xread(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             text => strict_id(text, 0)?,
         });
     }
-    let mut found = Found::new(ctx.out.proto());
+    let mut found = Found::new(ctx.out);
     for (index, after) in after.iter().copied().enumerate() {
         let key = options.keys.at(index);
         let Some(stream) = ctx.db.read_stream(key)? else {
@@ -213,7 +213,7 @@ fn xreadgroup(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             text => Some(strict_id(text, 0)?),
         });
     }
-    let mut found = Found::new(ctx.out.proto());
+    let mut found = Found::new(ctx.out);
     for (index, after) in after.into_iter().enumerate() {
         let key = options.keys.at(index);
         let Some(stream) = ctx.db.write_stream(key)? else {

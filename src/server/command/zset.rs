@@ -355,17 +355,20 @@ fn zrandmember(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.out.array(0);
         return Ok(());
     };
-    let own = |(member, score): (Element<'_>, f64)| (member.bytes().into_owned(), score.to_bits());
-    let drawn: Vec<_> = match wanted {
-        Wanted::Repeats(count) => (0..count).map_while(|_| zset.random(&mut random).map(own)).collect(),
-        Wanted::Different(count) => {
-            let draw = |random: &mut Random| zset.random(random).map(own);
-            different(count, zset.len(), &mut random, || zset.members().map(own).collect(), draw)
-        }
-    };
     let shape = if with_scores { Shape::Pairs } else { Shape::Members };
-    let members = drawn.iter().map(|(member, bits)| (Element::Str(member), f64::from_bits(*bits)));
-    scored(ctx.out, drawn.len(), shape, members);
+    match wanted {
+        Wanted::Repeats(count) => {
+            let drawn = (0..count).filter_map(|_| zset.random(&mut random));
+            scored(ctx.out, count, shape, drawn);
+        }
+        Wanted::Different(count) => {
+            let own = |(member, score): (Element<'_>, f64)| (member.bytes().into_owned(), score.to_bits());
+            let draw = |random: &mut Random| zset.random(random).map(own);
+            let drawn = different(count, zset.len(), &mut random, || zset.members().map(own).collect(), draw);
+            let members = drawn.iter().map(|(member, bits)| (Element::Str(member), f64::from_bits(*bits)));
+            scored(ctx.out, drawn.len(), shape, members);
+        }
+    }
     Ok(())
 }
 

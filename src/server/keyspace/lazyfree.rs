@@ -21,10 +21,17 @@ pub(super) enum Garbage {
 }
 
 /// What the main thread keeps of the freeing thread. Dropping it waits for the thread to finish.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LazyFree {
-    queue: Option<Sender<(Garbage, u64)>>,
+    worker: Option<Worker>,
     counters: Arc<Counters>,
+}
+
+/// The thread, started when there is something to free for the first time.
+#[derive(Debug)]
+struct Worker {
+    queue: Sender<(Garbage, u64)>,
+    /// `None` if the system gave none: the channel is closed then, and everything is freed on the spot.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,39 +41,38 @@ struct Counters {
     freed: AtomicU64,
 }
 
-impl LazyFree {
-    pub(crate) fn start() -> LazyFree {
+impl Worker {
+    fn start(counters: Arc<Counters>) -> Worker {
         let (queue, garbage) = channel::<(Garbage, u64)>();
-        let counters = Arc::new(Counters::default());
-        let shared = Arc::clone(&counters);
         let thread = std::thread::Builder::new().name("lazyfree".to_owned()).spawn(move || {
             for (item, objects) in garbage {
                 drop(item);
-                shared.pending.fetch_sub(objects, Ordering::Relaxed);
-                shared.freed.fetch_add(objects, Ordering::Relaxed);
+                counters.pending.fetch_sub(objects, Ordering::Relaxed);
+                counters.freed.fetch_add(objects, Ordering::Relaxed);
             }
         });
-        // Without a thread the channel is closed, and everything is freed on the spot.
-        LazyFree { queue: Some(queue), counters, thread: thread.ok() }
+        Worker { queue, thread: thread.ok() }
     }
+}
 
+impl LazyFree {
     /// Hands `value` over if that is worth it, else drops it here.
-    pub(super) fn value(&self, value: Value) {
+    pub(super) fn value(&mut self, value: Value) {
         if value.free_effort() > EFFORT_THRESHOLD {
             self.send(Garbage::Value(value), 1);
         }
     }
 
     /// Hands over a whole database; it counts as its number of keys.
-    pub(super) fn db(&self, db: Box<Db>) {
+    pub(super) fn db(&mut self, db: Box<Db>) {
         let keys = u64::try_from(db.len()).unwrap_or(u64::MAX);
         self.send(Garbage::Db(db), keys);
     }
 
-    fn send(&self, item: Garbage, objects: u64) {
+    fn send(&mut self, item: Garbage, objects: u64) {
         self.counters.pending.fetch_add(objects, Ordering::Relaxed);
-        let refused = self.queue.as_ref().is_none_or(|queue| queue.send((item, objects)).is_err());
-        if refused {
+        let worker = self.worker.get_or_insert_with(|| Worker::start(Arc::clone(&self.counters)));
+        if worker.queue.send((item, objects)).is_err() {
             self.counters.pending.fetch_sub(objects, Ordering::Relaxed);
         }
     }
@@ -88,8 +94,8 @@ impl LazyFree {
 
 impl Drop for LazyFree {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(Worker { queue, thread: Some(thread) }) = self.worker.take() {
+            drop(queue);
             // A panic over there has been reported already, and everything is going away.
             let _ = thread.join();
         }

@@ -84,7 +84,7 @@ impl Keyspace {
             dbs: (0..dbs.max(1)).map(|_| Db::new(seed)).collect(),
             settings: Settings::default(),
             stats: Stats::default(),
-            lazyfree: LazyFree::start(),
+            lazyfree: LazyFree::default(),
             watches: Watches::default(),
             active_expire: ActiveExpire::default(),
             random,
@@ -183,7 +183,7 @@ impl Keyspace {
         true
     }
 
-    fn free(&self, value: Value, lazy: bool) {
+    fn free(&mut self, value: Value, lazy: bool) {
         if lazy {
             self.lazyfree.value(value);
         }

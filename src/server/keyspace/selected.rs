@@ -5,6 +5,9 @@ use super::db::{Db, Key};
 use super::object::{Access, Object};
 use super::{Keyspace, Value};
 
+/// Keys that room is made for before they are there: 8 MiB of table. A file or a client may announce any number.
+const RESERVE_MAX: usize = 1 << 20;
+
 /// Which setting decides whether a value is freed in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Free {
@@ -222,9 +225,23 @@ impl<'a> Selected<'a> {
         None
     }
 
-    /// Makes room for `count` more keys at once.
+    /// Makes room for `count` more keys at once, or for as many as may be had on somebody's word; beyond
+    /// that the table grows as it fills.
     pub(crate) fn reserve(&mut self, count: usize) {
-        let wanted = self.len().saturating_add(count);
+        let wanted = self.len().saturating_add(count.min(RESERVE_MAX));
         self.db_mut().keys.reserve(wanted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::value::random::Random;
+
+    #[test]
+    fn an_announcement_reserves_little() {
+        let mut keyspace = Keyspace::new(1, Random::new(1), 0);
+        keyspace.select(0).reserve(usize::MAX);
+        assert_eq!(keyspace.memory_bytes(), RESERVE_MAX * 8);
     }
 }

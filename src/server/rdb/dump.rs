@@ -226,4 +226,28 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn r3_a_counter_that_nobody_can_have_reached_is_refused() {
+        let limits = Limits::default();
+        let home = Home { seed: HashSeed::default(), limits: &limits };
+        let dump_with = |added: u64, read: Option<u64>, deliveries: u64| {
+            let mut stream = Stream::new();
+            stream.append(StreamId::new(1, 0), &["a", "b"], &limits);
+            stream.entries_added = added;
+            let mut group = Group::new(StreamId::new(1, 0), read);
+            group.add_consumer(b"me", 1);
+            group.assign(StreamId::new(1, 0), b"me", 1, deliveries);
+            stream.groups.insert((*b"g").into(), group);
+            dump(&stream.into())
+        };
+        let most = u64::MAX / 2;
+        assert!(restore(&dump_with(most, Some(most), most), home).is_ok());
+        assert!(restore(&dump_with(most, None, most), home).is_ok());
+        let beyond = [(most + 1, None, 1), (u64::MAX, None, 1), (1, Some(most + 1), 1), (1, None, u64::MAX)];
+        for (added, read, deliveries) in beyond {
+            let restored = restore(&dump_with(added, read, deliveries), home);
+            assert!(matches!(restored, Err(RdbError { kind: RdbErrorKind::Corrupt(_), .. })));
+        }
+    }
 }

@@ -46,3 +46,10 @@ impl fmt::Display for RdbError {
 }
 
 impl std::error::Error for RdbError {}
+
+/// What goes wrong before the first byte, or at no byte in particular.
+impl From<io::Error> for RdbError {
+    fn from(error: io::Error) -> RdbError {
+        RdbError { offset: 0, kind: RdbErrorKind::Io(error) }
+    }
+}

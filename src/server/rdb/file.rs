@@ -5,7 +5,7 @@
 //! ```
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use super::crc64::crc64;
@@ -29,9 +29,6 @@ mod opcode {
     pub(super) const SELECTDB: u8 = 254;
     pub(super) const EOF: u8 = 255;
 }
-
-/// Tables are not made larger than this on the word of a file.
-const RESERVE_MAX: usize = 1 << 24;
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +56,7 @@ pub(crate) fn save_file(keyspace: &Keyspace, path: &Path, options: SaveOptions) 
     written.map_err(|error| {
         // What is left of it is of no use to anybody.
         let _ = fs::remove_file(&temporary);
-        RdbError { offset: 0, kind: RdbErrorKind::Io(error) }
+        RdbError::from(error)
     })
 }
 
@@ -122,17 +119,7 @@ fn write_all(keyspace: &Keyspace, file: &mut Checksummed, options: SaveOptions) 
 /// # Errors
 /// Fails on a file that cannot be read to its end, and when it should not go on; what came before has
 /// been loaded.
-pub(crate) fn load_file(
-    keyspace: &mut Keyspace,
-    path: &Path,
-    limits: &Limits,
-    go_on: impl FnMut(u64) -> bool,
-) -> Result<usize, RdbError> {
-    let file = File::open(path).map_err(|error| RdbError { offset: 0, kind: RdbErrorKind::Io(error) })?;
-    load(keyspace, BufReader::new(file), limits, go_on)
-}
-
-fn load(
+pub(crate) fn load(
     keyspace: &mut Keyspace,
     source: impl Read,
     limits: &Limits,
@@ -153,7 +140,7 @@ fn load(
             }
             opcode::RESIZEDB => {
                 let (keys, _) = (input.count()?, input.len()?);
-                keyspace.select(db).reserve(keys.min(RESERVE_MAX));
+                keyspace.select(db).reserve(keys);
             }
             opcode::AUX => {
                 input.string()?;

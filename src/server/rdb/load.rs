@@ -223,7 +223,7 @@ fn stream<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Stream, RdbError> 
     } else {
         stream.first_id = id(input)?;
         stream.max_deleted_id = id(input)?;
-        stream.entries_added = input.len()?;
+        stream.entries_added = counter(input)?;
     }
     for _ in 0..input.count()? {
         let name = input.string()?;
@@ -237,13 +237,12 @@ fn stream<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Stream, RdbError> 
 
 fn group<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Group, RdbError> {
     let last_id = id(input)?;
-    let entries_read =
-        if kind == kind::STREAM { None } else { Some(input.len()?).filter(|read| *read != u64::MAX) };
+    let entries_read = if kind == kind::STREAM { None } else { known_counter(input)? };
     let mut group = Group::new(last_id, entries_read);
     let mut pending = std::collections::BTreeMap::new();
     for _ in 0..input.count()? {
         let key: [u8; 16] = input.array()?;
-        let (delivered_ms, deliveries) = (input.u64_le()?, input.len()?);
+        let (delivered_ms, deliveries) = (input.u64_le()?, counter(input)?);
         if pending.insert(key, (delivered_ms, deliveries)).is_some() {
             return Err(input.corrupt("stream: an entry pending twice"));
         }
@@ -267,6 +266,21 @@ fn group<R: Read>(input: &mut Reader<R>, kind: u8) -> Result<Group, RdbError> {
         }
     }
     if pending.is_empty() { Ok(group) } else { Err(input.corrupt("stream: pending for no consumer")) }
+}
+
+/// Reads a number that is counted up. Nobody counts beyond what a reply can say, and those who add one need
+/// not look.
+fn counter<R: Read>(input: &mut Reader<R>) -> Result<u64, RdbError> {
+    known_counter(input)?.ok_or_else(|| input.corrupt("stream: counter"))
+}
+
+/// Reads such a number, or -1, as a length says it, for one that is not known.
+fn known_counter<R: Read>(input: &mut Reader<R>) -> Result<Option<u64>, RdbError> {
+    match input.len()? {
+        u64::MAX => Ok(None),
+        count if i64::try_from(count).is_ok() => Ok(Some(count)),
+        _ => Err(input.corrupt("stream: counter")),
+    }
 }
 
 fn id<R: Read>(input: &mut Reader<R>) -> Result<StreamId, RdbError> {

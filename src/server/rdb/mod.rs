@@ -14,9 +14,8 @@ mod save;
 mod write;
 
 pub(crate) use dump::{dump, restore};
-pub(crate) use error::RdbError;
-pub(crate) use error::RdbErrorKind;
-pub(crate) use file::{SaveOptions, load_file, save_file};
+pub(crate) use error::{RdbError, RdbErrorKind};
+pub(crate) use file::{SaveOptions, load, save_file};
 pub(crate) use load::Home;
 
 /// The version of a file or a dump without fields that expire.

@@ -14,10 +14,20 @@ pub(crate) enum Proto {
 ///
 /// Aggregates are announced with their length and then filled by the caller; when the length is
 /// known only afterwards, [`Reply::defer`] marks the place.
-#[derive(Debug, Default)]
+///
+/// A reply that has outgrown its bound takes no more elements. What is in it is then of no use, and the
+/// connection ends: a command may ask for a value a million times, and nobody keeps that for a client.
+#[derive(Debug)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
     proto: Proto,
+    len_max: usize,
+}
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply::new(Proto::default())
+    }
 }
 
 /// A place in a reply where an aggregate's header goes once its length is known.
@@ -26,7 +36,22 @@ pub(crate) struct Deferred(usize);
 
 impl Reply {
     pub(crate) fn new(proto: Proto) -> Reply {
-        Reply { bytes: Vec::new(), proto }
+        Reply { bytes: Vec::new(), proto, len_max: usize::MAX }
+    }
+
+    /// Returns an empty reply under the same bound, for a part that is written apart.
+    pub(crate) fn part(&self, proto: Proto) -> Reply {
+        Reply { bytes: Vec::new(), proto, len_max: self.len_max }
+    }
+
+    /// Bounds it; the element that crosses the bound is still whole.
+    pub(crate) fn set_len_max(&mut self, len_max: usize) {
+        self.len_max = len_max;
+    }
+
+    /// Says whether it has outgrown its bound.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() > self.len_max
     }
 
     pub(crate) fn proto(&self) -> Proto {
@@ -99,6 +124,9 @@ impl Reply {
     }
 
     pub(crate) fn bulk(&mut self, value: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         self.header(b'$', len_i64(value.len()));
         self.line(value);
     }
@@ -193,6 +221,9 @@ impl Reply {
 
     /// Appends a reply that is already on the wire format.
     pub(crate) fn raw(&mut self, reply: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         self.bytes.extend_from_slice(reply);
     }
 
@@ -216,6 +247,9 @@ impl Reply {
     }
 
     fn header(&mut self, marker: u8, value: i64) {
+        if self.is_full() {
+            return;
+        }
         let mut digits = itoa(value);
         self.bytes.push(marker);
         self.line(digits.text());
@@ -296,6 +330,27 @@ mod tests {
         for (write, resp2, resp3) in cases {
             assert_eq!(written(Proto::Resp2, write), resp2);
             assert_eq!(written(Proto::Resp3, write), resp3);
+        }
+    }
+
+    #[test]
+    fn a_full_reply_grows_no_more() {
+        let mut reply = Reply::new(Proto::Resp3);
+        reply.set_len_max(20);
+        let mut part = reply.part(Proto::Resp2);
+        for out in [&mut reply, &mut part] {
+            out.array(3);
+            out.bulk(&[b'x'; 30]);
+            assert!(out.is_full());
+            let len = out.len();
+            out.bulk(b"y");
+            out.int(1);
+            out.map(2);
+            out.raw(b"+OK\r\n");
+            assert_eq!((out.len(), len), (len, 4 + 5 + 32));
+            // What is taken back makes room.
+            out.truncate(4);
+            assert!(!out.is_full());
         }
     }
 

@@ -328,12 +328,18 @@ fn broken(error: &mlua::Error) -> CommandError {
 
 /// Carries out what a script calls and returns the reply as it would go on the wire.
 fn call_from_script(ctx: &mut Context<'_>, watch: &Watch, words: &MultiValue, read_only: bool) -> Reply {
-    let saved = std::mem::replace(ctx.out, Reply::new(Proto::Resp2));
+    let part = ctx.out.part(Proto::Resp2);
+    let saved = std::mem::replace(ctx.out, part);
     match arguments(words).and_then(|args| admit(ctx, args, watch, read_only)) {
         Ok((entry, args)) => {
             ctx.call(entry, args.as_args());
         }
         Err(error) => ctx.out.error(error.text()),
+    }
+    if ctx.out.is_full() {
+        // Half a reply must not be taken for one.
+        ctx.out.truncate(0);
+        ctx.out.error(b"ERR reply is larger than client-output-buffer-limit");
     }
     std::mem::replace(ctx.out, saved)
 }
