@@ -1,5 +1,5 @@
-//! What the benches share: real servers, started on free loopback ports and stopped when dropped, and a
-//! blocking RESP2 connection. No clock is read here: durations come from the server's own counters.
+//! What the benches share: servers, started on free loopback ports and stopped when dropped, and a blocking
+//! RESP2 connection. No clock is read here: durations come from the server's own counters.
 
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
@@ -47,6 +47,24 @@ pub(crate) fn binaries() -> Vec<Binary> {
     found
 }
 
+/// Returns Redis 7.0.15, which the bundled server is compared with.
+pub(crate) fn redis_7_0_15() -> Binary {
+    let found = binaries().into_iter().find(|binary| binary.name == "redis-7.0.15");
+    found.expect("redis-7.0.15: run tests/run --servers")
+}
+
+/// Returns the number that follows `flag` on the command line.
+pub(crate) fn number(flag: &str, otherwise: u64) -> u64 {
+    let mut args = std::env::args().skip_while(|arg| arg != flag).skip(1);
+    args.next().map_or(otherwise, |value| value.parse().expect("a number"))
+}
+
+/// Returns the middle one, the upper of two.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 fn server_below(folder: &Path) -> Option<PathBuf> {
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
@@ -74,54 +92,60 @@ impl Server {
         // Not canonical: Debian's redis-server is a link to redis-check-rdb, and acts by its name.
         let path = std::path::absolute(&binary.path).expect("a current folder");
         // Redis < 7.0 has no such option and allows DEBUG anyway.
-        for debug in [&["--enable-debug-command", "local"][..], &[]] {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let port = free_port();
-            let mut child = Command::new(&path)
-                .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-                .args(debug)
-                .current_dir(folder.path())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("the server starts");
-            for _ in 0..START_ATTEMPTS {
-                if child.try_wait().expect("the server can be waited for").is_some() {
-                    break;
-                }
-                if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                    return Self { child, port, folder };
-                }
-                #[allow(clippy::disallowed_methods, reason = "a bench may wait for its server")]
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            child.kill().ok();
-            child.wait().ok();
-        }
-        panic!("{} does not start", binary.path.display());
+        let started = [&["--enable-debug-command", "local"][..], &[]].into_iter().find_map(|debug| {
+            let mut command = Command::new(&path);
+            command.args(["--bind", "127.0.0.1", "--save", ""]).args(debug);
+            Self::run(command)
+        });
+        started.unwrap_or_else(|| panic!("{} does not start", binary.path.display()))
     }
 
-    /// Starts the bundled server in a process of its own.
+    /// Starts the bundled server as a process of its own.
     pub(crate) fn start_bundled(bigkeys: &str) -> Self {
+        let mut command = Command::new(bigkeys);
+        command.arg("serve");
+        Self::run(command).expect("the bundled server starts")
+    }
+
+    /// Runs a server in a folder of its own; `None` if it ends or does not listen.
+    fn run(mut command: Command) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = free_port();
-        let mut child = Command::new(bigkeys)
-            .args(["serve", "--port", &port.to_string()])
+        let child = command
+            .args(["--port", &port.to_string()])
             .current_dir(folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the server starts");
+            .expect("the server can be run");
+        let mut server = Self { child, port, folder };
         for _ in 0..START_ATTEMPTS {
+            if server.child.try_wait().expect("the server can be waited for").is_some() {
+                return None;
+            }
             if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return Self { child, port, folder };
+                return Some(server);
             }
             #[allow(clippy::disallowed_methods, reason = "a bench may wait for its server")]
             std::thread::sleep(Duration::from_millis(50));
         }
-        child.kill().ok();
-        child.wait().ok();
-        panic!("{bigkeys} serve does not start");
+        None
+    }
+
+    /// Keeps its threads on one CPU.
+    pub(crate) fn pin_to(&self, cpu: u32) {
+        let pid = self.child.id().to_string();
+        let pinned = Command::new("taskset").args(["-a", "-c", "-p", &cpu.to_string(), &pid]).output();
+        let output = pinned.expect("taskset, of util-linux, is there");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Returns its resident memory in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kib.expect("Linux says what memory a process has")
     }
 
     /// Returns the port it listens on.
@@ -258,11 +282,47 @@ impl Connection {
     pub(crate) fn server_us(&mut self, command: &str) -> u64 {
         self.run("CONFIG RESETSTAT");
         self.run(command);
+        self.us_since_reset(command)
+    }
+
+    /// Returns the microseconds that calls of a command took on the command thread since `CONFIG RESETSTAT`.
+    pub(crate) fn us_since_reset(&mut self, command: &str) -> u64 {
         let name = command.split(' ').next().expect("a command").to_lowercase();
         let stats = self.info("commandstats");
         let line = stats.get(&format!("cmdstat_{name}")).expect("the command was counted");
         let usec = line.split(',').find_map(|part| part.strip_prefix("usec=")).expect("usec");
         usec.parse().expect("a number")
+    }
+
+    /// Sends one command and reads its reply without keeping it.
+    pub(crate) fn run_unheard(&mut self, command: &str) {
+        self.flush();
+        self.push(&command.split(' ').collect::<Vec<_>>());
+        self.reader.get_mut().write_all(&self.batch).expect("the server reads");
+        self.batch.clear();
+        self.pending = 0;
+        self.skip_reply();
+    }
+
+    /// Nothing is allocated for an element: a million of them would take the CPU from whoever is measured.
+    fn skip_reply(&mut self) {
+        let (mut left, mut line) = (1_u64, Vec::new());
+        while left > 0 {
+            left -= 1;
+            line.clear();
+            self.reader.read_until(b'\n', &mut line).expect("the server answers");
+            let length = || str::from_utf8(line.get(1..)?).ok()?.trim_end().parse::<u64>().ok();
+            match line.first() {
+                Some(b'*') => left += length().unwrap_or(0),
+                Some(b'$') => {
+                    let bytes = length().map_or(0, |length| length + 2);
+                    io::copy(&mut (&mut self.reader).take(bytes), &mut io::sink())
+                        .expect("the server answers");
+                }
+                Some(b'-') | None => panic!("the server refused: {}", String::from_utf8_lossy(&line)),
+                Some(_) => {}
+            }
+        }
     }
 
     fn reply(&mut self) -> Reply {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{Binary, Connection, Server, binaries, describe};
+use lab::{Connection, Server, describe, median, number, redis_7_0_15};
 
 const BIGKEYS: &str = env!("CARGO_BIN_EXE_bigkeys");
 /// Time between two looks at a client's memory.
@@ -35,7 +35,7 @@ const DEFAULT_RATE_WINDOW: Duration = Duration::from_secs(20);
 fn main() {
     let keys = number("--keys", 1_000_000);
     let rounds = number("--rounds", 5);
-    let binary = server_binary();
+    let binary = redis_7_0_15();
     let redis_cli = Path::new(&binary.path).with_file_name("redis-cli");
     let server = Server::start(&binary);
     let mut connection = server.connect();
@@ -85,18 +85,6 @@ fn main() {
     default_rate.args(["--format", "json"]);
     watch_default_rate(default_rate, &server);
     watch_fixed_rate(ours("5k/s"), &mut connection);
-}
-
-fn number(flag: &str, otherwise: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != flag).skip(1);
-    args.next().map_or(otherwise, |value| value.parse().expect("a number"))
-}
-
-fn server_binary() -> Binary {
-    binaries()
-        .into_iter()
-        .find(|binary| binary.name == "redis-7.0.15")
-        .expect("redis-7.0.15: run tests/run --servers")
 }
 
 /// What one scan took.
@@ -159,11 +147,6 @@ fn summarise(runs: &[Vec<Run>; 3]) {
     }
     let busy = middle(ours, |run| run.cpu_s / run.wall_s);
     println!("\nServer busy during `bigkeys scan --rate max`, from start to end: {:.0} %.", 100.0 * busy);
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// What another client waits while a scan runs at the default rate, and what the scan's own canary saw.
