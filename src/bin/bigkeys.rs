@@ -3,6 +3,11 @@
 
 use std::process::ExitCode;
 
+/// For the bundled server, whose stalls are to be those of commands and not of the allocator; see Cargo.toml.
+#[cfg(feature = "server")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     bigkeys::cli::run(std::env::args_os(), bundled()).into()
 }
