@@ -278,6 +278,26 @@ mod found {
     }
 
     #[test]
+    fn r3_no_script_takes_the_process_down() {
+        let (mut server, client) = server(&[]);
+        for (script, reply) in [
+            ("return string.find(string.rep('a', 1e6), string.rep('a?', 1e6))", "pattern too complex"),
+            ("return (string.rep('a', 1e6)):gsub(string.rep('.-', 1e6) .. 'b', '')", "pattern too complex"),
+            ("return string.match('a', string.rep('(', 1e6))", "pattern too complex"),
+            ("return string.gmatch('a', string.rep('a-', 1e6))()", "pattern too complex"),
+            ("return string.find('b' .. string.rep('a', 9999), string.rep('a', 9999), 1, true)", ":2\\r\\n"),
+            ("return {string.find('hello', '(l+)')}", r"*3\r\n:3\r\n:4\r\n$2\r\nll\r\n"),
+            ("local f, why = loadstring(string.dump(function() end)) return why", "a compiled chunk"),
+            ("return tostring(getmetatable(''))", r"$5\r\nfalse\r\n"),
+            ("local f f = function() return f() + 1 end return f()", "stack overflow"),
+            ("local t = {} for i = 1, 3e5 do t = {t} end return t", "reached lua stack limit"),
+        ] {
+            let got = server.call(client, &["EVAL", script, "0"]).escape_ascii().to_string();
+            assert!(got.contains(reply), "{script}: {got}");
+        }
+    }
+
+    #[test]
     fn requests_arrive_in_any_pieces_in_process_too() {
         let (mut server, client) = server(&[]);
         assert_eq!(server.feed(client, b"*2\r\n$4\r\nECHO\r\n$3\r\na"), b"");

@@ -39,6 +39,23 @@ function redis.breakpoint() return false end
 function redis.debug() end
 function redis.replicate_commands() return true end
 
+-- Lua matches patterns by recursion in C, a call for each item: a pattern of a million items overflows the stack,
+-- and the process ends. This length is far from that, and far beyond what anybody writes.
+local PATTERN_MAX = 4096
+
+-- In the table itself, which methods of strings are looked up in, too.
+for _, name in ipairs({ 'find', 'match', 'gmatch', 'gsub' }) do
+    local original = string[name]
+    string[name] = function(text, pattern, ...)
+        local plain = name == 'find' and select(2, ...)
+        if type(pattern) == 'string' and #pattern > PATTERN_MAX and not plain then
+            error('pattern too complex', 2)
+        end
+        return original(text, pattern, ...)
+    end
+end
+getmetatable('').__metatable = false
+
 local function closed(table)
     return setmetatable({}, {
         __index = table,
@@ -80,6 +97,10 @@ local environment = setmetatable({}, {
 globals._G = environment
 
 function globals.loadstring(text, name)
+    -- Lua trusts compiled chunks to be what its compiler makes.
+    if type(text) == 'string' and string.byte(text) == 27 then
+        return nil, 'attempt to load a compiled chunk'
+    end
     local chunk, err = loadstring(text, name)
     if chunk then setfenv(chunk, environment) end
     return chunk, err
