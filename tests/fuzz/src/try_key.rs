@@ -24,6 +24,8 @@ const STRING: &[&str] = &[
     "GETRANGE K -5 3",
     "BITCOUNT K",
     "BITPOS K 1",
+    "BITFIELD K GET i64 3 SET u7 9 1 INCRBY i5 0 9",
+    "LCS K K LEN",
     "PFCOUNT K",
     "PFCOUNT K other",
     "PFADD K a b c",
