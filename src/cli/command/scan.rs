@@ -358,6 +358,7 @@ fn scan_config(args: &ScanArgs, endpoint: Endpoint, databases: Databases) -> Sca
             idle_over: filter.idle_over,
         },
         all_keys: output.all_keys,
+        finds_every_match: false,
         sample_keys: filter.sample,
         rate: match pace.rate {
             Rate::PerSecond(rate) => Some(rate),

@@ -29,6 +29,8 @@ pub enum CensusFacts {
         kind: Kind,
         /// Its size. `None`: MEMORY USAGE is refused.
         size: Option<Measured>,
+        /// Its time to live, where the census asks for it.
+        expiry: Expiry,
     },
     /// It could not be measured.
     Skipped(SkipReason, Option<Box<str>>),
@@ -42,6 +44,8 @@ pub type DetailsMissing = (SkipReason, Option<Box<str>>);
 #[expect(clippy::struct_excessive_bools, reason = "each is one command that may or may not be asked")]
 pub struct Inspector {
     samples: u32,
+    /// The census asks PTTL as well.
+    asks_ttl: bool,
     asks_memory: bool,
     memory_is_exact: bool,
     asks_encoding: bool,
@@ -59,6 +63,7 @@ impl Inspector {
     pub fn new(profile: &ServerProfile, samples: u32) -> Self {
         Self {
             samples,
+            asks_ttl: false,
             asks_memory: profile.allows(Access::MemoryUsage),
             memory_is_exact: profile.memory_usage_is_exact() || samples == 0,
             asks_encoding: profile.allows(Access::ObjectEncoding),
@@ -68,6 +73,13 @@ impl Inspector {
         }
     }
 
+    /// Makes the census ask for the time to live too: for those who act on small keys.
+    #[must_use]
+    pub fn with_ttl(mut self) -> Self {
+        self.asks_ttl = true;
+        self
+    }
+
     /// Returns whether sizes come from MEMORY USAGE.
     pub fn measures_memory(&self) -> bool {
         self.asks_memory
@@ -75,7 +87,7 @@ impl Inspector {
 
     /// Returns how many commands the census sends for a key.
     pub fn census_commands_per_key(&self) -> usize {
-        1 + usize::from(self.asks_memory)
+        1 + usize::from(self.asks_memory) + usize::from(self.asks_ttl)
     }
 
     /// Adds the census commands for one key.
@@ -84,16 +96,21 @@ impl Inspector {
             batch.memory_usage(key, u64::from(self.samples));
         }
         batch.on_key(&["TYPE"], key);
+        if self.asks_ttl {
+            batch.on_key(&["PTTL"], key);
+        }
     }
 
     /// Reads the replies to [`Self::ask_census`], one key after the other.
     pub fn read_census(&self, replies: Vec<Reply>) -> impl Iterator<Item = CensusFacts> {
         let mut replies = replies.into_iter();
-        let asks_memory = self.asks_memory;
+        let (asks_memory, asks_ttl) = (self.asks_memory, self.asks_ttl);
         let exact = self.memory_is_exact;
         std::iter::from_fn(move || {
             let memory = if asks_memory { Some(replies.next()?) } else { None };
-            Some(census_facts(memory, replies.next()?, exact))
+            let kind = replies.next()?;
+            let pttl = if asks_ttl { Some(replies.next()?) } else { None };
+            Some(census_facts(memory, kind, pttl, exact))
         })
     }
 
@@ -167,12 +184,7 @@ impl Inspector {
         }
         let encoding = present(encoding)?.as_ref().and_then(text);
         facts.encoding = encoding.map(|word| Encoding::from_reply(&word));
-        facts.expiry = match present(pttl)? {
-            Some(Value::Int(-2)) => return Err((SkipReason::Vanished, None)),
-            Some(Value::Int(-1)) => Expiry::Never,
-            Some(value) => count(&value).map_or(Expiry::Unknown, |ms| Expiry::In(Duration::from_millis(ms))),
-            None => Expiry::Unknown,
-        };
+        facts.expiry = read_pttl(pttl)?;
         facts.elements = present(length)?.as_ref().and_then(count);
         // A collection without elements does not exist: the length commands answer 0 for a key that is gone.
         if facts.elements == Some(0) && matches!(facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash)
@@ -269,7 +281,16 @@ fn stream_head(value: &Value) -> Option<StreamFacts> {
     })
 }
 
-fn census_facts(memory: Option<Reply>, kind: Reply, exact: bool) -> CensusFacts {
+fn read_pttl(reply: Option<Reply>) -> Result<Expiry, DetailsMissing> {
+    Ok(match present(reply)? {
+        Some(Value::Int(-2)) => return Err((SkipReason::Vanished, None)),
+        Some(Value::Int(-1)) => Expiry::Never,
+        Some(value) => count(&value).map_or(Expiry::Unknown, |ms| Expiry::In(Duration::from_millis(ms))),
+        None => Expiry::Unknown,
+    })
+}
+
+fn census_facts(memory: Option<Reply>, kind: Reply, pttl: Option<Reply>, exact: bool) -> CensusFacts {
     let kind = match kind {
         Ok(value) => {
             let Some(word) = text(&value) else { return unreadable("TYPE") };
@@ -299,7 +320,10 @@ fn census_facts(memory: Option<Reply>, kind: Reply, exact: bool) -> CensusFacts 
             return CensusFacts::Skipped(why, detail);
         }
     };
-    CensusFacts::Seen { kind, size }
+    match read_pttl(pttl) {
+        Ok(expiry) => CensusFacts::Seen { kind, size, expiry },
+        Err((why, detail)) => CensusFacts::Skipped(why, detail),
+    }
 }
 
 /// An answer that the command never gives: nothing follows from it, not even that the key is gone.

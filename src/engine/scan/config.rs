@@ -76,6 +76,9 @@ pub struct ScanConfig {
     pub filter: Filter,
     /// `--all-keys`: ask everything of every key, and report every key.
     pub all_keys: bool,
+    /// Every key that matches is an [`crate::engine::event::Event::Finding`], with its time to live, however
+    /// small it is: for those who act on what is found.
+    pub finds_every_match: bool,
     /// `--sample N`: measure about so many keys, at random cursors.
     pub sample_keys: Option<u64>,
     /// Commands per second; `None` is no limit.

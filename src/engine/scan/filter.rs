@@ -2,6 +2,7 @@
 
 use crate::engine::key::{Expiry, KeyName, Kind, Version};
 use crate::engine::live::ScanRequest;
+use crate::engine::risk::Level;
 use crate::engine::tally::Finding;
 
 use super::config::{Filter, TtlFilter};
@@ -40,7 +41,7 @@ impl Filter {
             || self.idle_over.is_some()
             || self.elements_min.is_some()
             || self.allocations_min.is_some_and(|minimum| minimum <= 64)
-            || self.level_min == Some(crate::engine::risk::Level::None)
+            || self.level_min == Some(Level::None)
     }
 
     /// Returns what the server itself can filter: one pattern, and one type.
@@ -69,6 +70,34 @@ impl Filter {
         (self.globs.len() <= 1 || self.globs.iter().any(|glob| glob_matches(glob, name)))
             && !self.exclude_globs.iter().any(|glob| glob_matches(glob, name))
             && self.regex.as_ref().is_none_or(|regex| regex.is_match(name))
+    }
+
+    /// Tests a name that the server was not asked to match.
+    pub(super) fn named_passes(&self, key: &KeyName) -> bool {
+        let matches = match &self.globs[..] {
+            [glob] => glob_matches(glob, key.as_bytes()),
+            _ => true,
+        };
+        matches && self.name_passes(key)
+    }
+
+    /// Returns which condition a finding passes only because what it asks for could not be found out.
+    ///
+    /// A scan shows such keys rather than hide them. Who deletes must leave them alone.
+    pub fn passes_unknown(&self, finding: &Finding) -> Option<&'static str> {
+        let facts = &finding.facts;
+        let level = finding.verdict.level;
+        [
+            (self.bytes_min.is_some() && facts.bytes().is_none(), "size"),
+            (!self.encodings.is_empty() && facts.encoding.is_none(), "encoding"),
+            (self.elements_min.is_some() && facts.elements.is_none(), "number of elements"),
+            (self.allocations_min.is_some() && finding.verdict.allocations.is_none(), "number of allocations"),
+            (self.level_min.is_some_and(|minimum| minimum > Level::None) && level.is_none(), "level"),
+            (self.ttl.is_some() && facts.expiry == Expiry::Unknown, "time to live"),
+            (self.idle_over.is_some() && facts.idle.is_none(), "idle time"),
+        ]
+        .into_iter()
+        .find_map(|(is_unknown, what)| is_unknown.then_some(what))
     }
 
     /// Tests what the census tells.

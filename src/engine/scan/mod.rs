@@ -21,4 +21,4 @@ pub use acl::{acl_remarks, acl_rule};
 pub use config::{Count, Databases, Filter, ScanConfig, TtlFilter};
 pub use error::ScanError;
 pub use glob::glob_matches;
-pub use run::run;
+pub use run::{KeySource, look, run};

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Access, Role, ServerProfile, SkipReason};
+use crate::engine::key::{Access, KeyName, Role, ServerProfile, SkipReason};
 use crate::engine::live::{
     Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, Probe,
     databases_with_keys, dbsize, is_ready, probe_server, select,
@@ -41,6 +41,33 @@ type Database = (u32, Option<u64>);
 /// When there is no result at all: no connection, no database, or SCAN itself refused.
 pub async fn run(
     config: &ScanConfig,
+    on_event: impl FnMut(Event<'_>) -> ControlFlow<Stop>,
+) -> Result<ScanReport, ScanError> {
+    walk(config, None, on_event).await
+}
+
+/// Names keys to look at, a page at a time.
+pub trait KeySource {
+    /// Returns the next keys of a database, a few hundred at the most; `None`: there are no more in it.
+    fn next_page(&mut self, db: u32) -> Option<Vec<KeyName>>;
+}
+
+/// Looks at named keys as a scan looks at those that it finds. The databases must be named in the
+/// configuration.
+///
+/// # Errors
+/// As [`run`].
+pub async fn look(
+    config: &ScanConfig,
+    keys: &mut dyn KeySource,
+    on_event: impl FnMut(Event<'_>) -> ControlFlow<Stop>,
+) -> Result<ScanReport, ScanError> {
+    walk(config, Some(keys), on_event).await
+}
+
+async fn walk(
+    config: &ScanConfig,
+    mut named: Option<&mut dyn KeySource>,
     mut on_event: impl FnMut(Event<'_>) -> ControlFlow<Stop>,
 ) -> Result<ScanReport, ScanError> {
     let started_at = SystemTime::now();
@@ -72,7 +99,11 @@ pub async fn run(
         if ended.is_some() {
             break;
         }
-        match walk.database(db, keys).await {
+        let walked = match &mut named {
+            Some(source) => walk.named(db, &mut **source).await,
+            None => walk.database(db, keys).await,
+        };
+        match walked {
             Ok(()) => {}
             // The others can still be had.
             Err(Ended::NoDatabase { db, message }) => {

@@ -13,6 +13,7 @@
 //! it had.
 
 mod count;
+mod named;
 mod pieces;
 mod rates;
 mod requests;
@@ -20,7 +21,7 @@ mod route;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::{
@@ -185,7 +186,7 @@ where
         on_event: &'a mut F,
     ) -> Self {
         let request = config.filter.scan_request(profile.version);
-        let inspector = Inspector::new(&profile, config.memory_samples);
+        let inspector = inspector(config, &profile);
         let policy = Policy { server: profile, thresholds: config.thresholds };
         let selector = Selector::new(config, &policy, inspector.measures_memory());
         let network = canary.state().before.quantile(0.5);
@@ -271,7 +272,7 @@ where
         if let Ok(probe) = probe_server(&self.link, node).await
             && probe.link_is_clean
         {
-            self.inspector = Inspector::new(&probe.profile, self.config.memory_samples);
+            self.inspector = inspector(self.config, &probe.profile);
             self.exact_lists = self.config.exact_lists && probe.profile.allows(Access::DebugObject);
             self.policy.server = probe.profile;
         }
@@ -458,13 +459,15 @@ where
             for (key, facts) in keys.by_ref().take(facts.len()).zip(facts) {
                 match facts {
                     CensusFacts::Skipped(why, detail) => self.skip(key, why, detail)?,
-                    CensusFacts::Seen { kind, size } => {
+                    CensusFacts::Seen { kind, size, expiry } => {
                         if !self.config.filter.census_passes(&kind, size.map(|size| size.bytes)) {
                             self.sums.keys_seen += 1;
                         } else if self.sums.selector.wants(&kind, size) {
                             wanted.push((key, kind, size));
                         } else {
-                            self.count_small(key, kind, size, answer.at);
+                            let mut facts = KeyFacts::unasked(self.db, key, kind, size, answer.at);
+                            facts.expiry = expiry;
+                            self.count_small(facts)?;
                         }
                     }
                 }
@@ -474,10 +477,10 @@ where
     }
 
     /// Counts a key that cannot matter: nothing more is asked of it, and it is in no list.
-    fn count_small(&mut self, key: KeyName, kind: Kind, size: Option<Measured>, observed_at: SystemTime) {
+    fn count_small(&mut self, facts: KeyFacts) -> Result<(), Ended> {
         self.sums.keys_seen += 1;
         if self.config.filter.filters_details() {
-            return;
+            return Ok(());
         }
         self.sums.keys_matched += 1;
         let unasked = Effect::Unknown;
@@ -490,8 +493,9 @@ where
             predicted_stall_ms: None,
             reasons: Vec::new(),
         };
-        let facts = KeyFacts::unasked(self.db, key, kind, size, observed_at);
-        self.sums.tally.count(&Finding { server: 0, facts, verdict });
+        let finding = Finding { server: 0, facts, verdict };
+        self.sums.tally.count(&finding);
+        if self.config.finds_every_match { self.emit(Event::Finding(&finding)) } else { Ok(()) }
     }
 
     // ---- details: encoding, length, TTL, idle time of those that may matter
@@ -636,6 +640,7 @@ where
         self.sums.keys_matched += 1;
         self.sums.tally.add(&finding);
         let is_reported = self.config.all_keys
+            || self.config.finds_every_match
             || filter.asks_for_more_than_level()
             || finding.verdict.level != Some(Level::None);
         if is_reported { self.emit(Event::Finding(&finding)) } else { Ok(()) }
@@ -647,6 +652,11 @@ where
         self.sums.tally.skip(&skipped);
         self.emit(Event::Skipped(&skipped))
     }
+}
+
+fn inspector(config: &ScanConfig, profile: &ServerProfile) -> Inspector {
+    let inspector = Inspector::new(profile, config.memory_samples);
+    if config.finds_every_match { inspector.with_ttl() } else { inspector }
 }
 
 /// Returns whether a list may be made of nodes. Where OBJECT ENCODING is refused, any list may.
