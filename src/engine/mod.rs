@@ -11,6 +11,7 @@
 //! `scan` may use the rest; `report` uses `tally`, which uses `risk`, which uses `key`; `live` uses
 //! `key` and `pace`. Never leftwards. Nothing here prints, reads the environment, or knows what a flag is.
 
+pub mod delete;
 pub mod event;
 pub mod key;
 pub mod live;

@@ -10,8 +10,11 @@ use super::endpoint::Endpoint;
 use super::link::{Link, LinkError};
 use crate::engine::pace::{Guard, Histogram, Pace};
 
-/// Time between two PINGs while the scan runs.
-const CANARY_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two PINGs while a scan runs.
+pub const SCAN_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two PINGs while keys are deleted: a stall of a few milliseconds has to be seen, and told
+/// which key it belongs to.
+pub const DELETE_INTERVAL: Duration = Duration::from_millis(5);
 /// PINGs that make the baseline.
 const BASELINE_PINGS: u32 = 20;
 /// Time between two PINGs of the baseline.
@@ -30,6 +33,8 @@ pub struct CanaryState {
     pub pace: Pace,
     /// The last round trip.
     pub last: Duration,
+    /// The longest one since [`Canary::take_max`].
+    pub recent_max: Duration,
     /// Why there are no round trips, while there are none.
     pub blind: Option<String>,
 }
@@ -42,16 +47,22 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// Measures the baseline on a connection of its own, then goes on in a thread.
+    /// Measures the baseline on a connection of its own, then goes on in a thread, with so much time between
+    /// two PINGs.
     ///
     /// # Errors
     /// When the first connection cannot be made, or the thread cannot be started.
-    pub async fn start(endpoint: &Endpoint, guard: Guard) -> Result<Self, super::ConnectError> {
+    pub async fn start(
+        endpoint: &Endpoint,
+        guard: Guard,
+        interval: Duration,
+    ) -> Result<Self, super::ConnectError> {
         let state = Arc::new(Mutex::new(CanaryState {
             before: Histogram::new(guard.latency_max()),
             during: Histogram::new(guard.latency_max()),
             pace: Pace::Go { factor: 1.0 },
             last: Duration::ZERO,
+            recent_max: Duration::ZERO,
             blind: None,
         }));
         let (shutdown, shutdown_signal) = tokio::sync::oneshot::channel();
@@ -63,7 +74,7 @@ impl Canary {
             match runtime {
                 Ok(runtime) => runtime.block_on(async move {
                     tokio::select! {
-                        () = sing(&endpoint_there, guard, &shared, ready) => {}
+                        () = sing(&endpoint_there, guard, interval, &shared, ready) => {}
                         _ = shutdown_signal => {}
                     }
                 }),
@@ -94,6 +105,11 @@ impl Canary {
         self.lock().last
     }
 
+    /// Returns the longest round trip since it was asked last.
+    pub fn take_max(&self) -> Duration {
+        std::mem::take(&mut self.lock().recent_max)
+    }
+
     /// Returns whether the canary has no connection, so that nobody watches.
     pub fn is_blind(&self) -> bool {
         self.lock().blind.is_some()
@@ -121,7 +137,13 @@ impl Drop for Canary {
 
 type Ready = tokio::sync::oneshot::Sender<Result<(), super::ConnectError>>;
 
-async fn sing(endpoint: &Endpoint, mut guard: Guard, state: &Mutex<CanaryState>, ready: Ready) {
+async fn sing(
+    endpoint: &Endpoint,
+    mut guard: Guard,
+    interval: Duration,
+    state: &Mutex<CanaryState>,
+    ready: Ready,
+) {
     let edit = |change: &mut dyn FnMut(&mut CanaryState)| {
         change(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
     };
@@ -148,13 +170,14 @@ async fn sing(endpoint: &Endpoint, mut guard: Guard, state: &Mutex<CanaryState>,
             edit(&mut |state| {
                 state.during.record(round_trip);
                 state.last = round_trip;
+                state.recent_max = state.recent_max.max(round_trip);
                 // A stop stays: the run is over, whatever comes after.
                 if !matches!(state.pace, Pace::Stop(_)) {
                     state.pace = pace;
                 }
                 state.blind = None;
             });
-            tokio::time::sleep(CANARY_INTERVAL.saturating_sub(round_trip)).await;
+            tokio::time::sleep(interval.saturating_sub(round_trip)).await;
             continue;
         }
         edit(&mut |state| state.blind = Some("the connection of the canary is lost".to_owned()));

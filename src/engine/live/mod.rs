@@ -1,4 +1,4 @@
-//! All that speaks Redis. Reads only: nothing in here writes to a server.
+//! All that speaks Redis. What is in here only reads; `delete` builds each [`Command`] that writes.
 //!
 //! [`Link`] is one long-lived connection; [`Endpoint`] says where it leads. [`probe_server`] finds out
 //! what the server is and what this user may call, [`ScanPage`] is one step of a cursor, [`Inspector`]
@@ -7,6 +7,7 @@
 mod batch;
 mod canary;
 mod capability;
+mod command;
 mod connect;
 mod cursor;
 mod endpoint;
@@ -16,11 +17,14 @@ mod link;
 mod model;
 mod random;
 mod reply;
+mod state;
 mod tls;
+mod writes;
 
 pub use batch::Batch;
-pub use canary::{Canary, CanaryState};
+pub use canary::{Canary, CanaryState, DELETE_INTERVAL, SCAN_INTERVAL};
 pub use capability::{Probe, databases_with_keys, dbsize, is_ready, probe_server, run_id, select};
+pub use command::Command;
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use cursor::{Cursor, ScanPage, ScanRequest};
 pub use endpoint::{Address, Credentials, Endpoint, Secret, Timeouts, TlsOptions};
@@ -30,4 +34,7 @@ pub use inspect::{
 };
 pub use keysizes::{Keysizes, KeysizesRow};
 pub use link::{Link, LinkError};
-pub use reply::{Refusal, RefusalKind, Reply};
+pub use redis::Value;
+pub use reply::{Refusal, RefusalKind, Reply, count as reply_count, text as reply_text};
+pub use state::{Monitors, ServerState};
+pub use writes::{WriteAccess, probe_writes};

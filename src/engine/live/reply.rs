@@ -84,7 +84,7 @@ pub(crate) fn accept(value: Value) -> Result<Value, Refusal> {
 }
 
 /// Returns a text reply (simple or bulk), lossily: only for words that the server itself makes up.
-pub(crate) fn text(value: &Value) -> Option<String> {
+pub fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
@@ -94,7 +94,7 @@ pub(crate) fn text(value: &Value) -> Option<String> {
 }
 
 /// Returns a reply that is a count: an integer, or text that is one. A negative one is none.
-pub(crate) fn count(value: &Value) -> Option<u64> {
+pub fn count(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
         Value::BulkString(_) | Value::SimpleString(_) => text(value)?.parse().ok(),

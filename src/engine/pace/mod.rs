@@ -2,8 +2,10 @@
 
 mod guard;
 mod histogram;
+mod pacer;
 mod quota;
 
 pub use guard::{Guard, Pace};
 pub use histogram::Histogram;
+pub use pacer::Pacer;
 pub use quota::Quota;

@@ -91,7 +91,10 @@ impl Filter {
             (self.bytes_min.is_some() && facts.bytes().is_none(), "size"),
             (!self.encodings.is_empty() && facts.encoding.is_none(), "encoding"),
             (self.elements_min.is_some() && facts.elements.is_none(), "number of elements"),
-            (self.allocations_min.is_some() && finding.verdict.allocations.is_none(), "number of allocations"),
+            (
+                self.allocations_min.is_some() && finding.verdict.allocations.is_none(),
+                "number of allocations",
+            ),
             (self.level_min.is_some_and(|minimum| minimum > Level::None) && level.is_none(), "level"),
             (self.ttl.is_some() && facts.expiry == Expiry::Unknown, "time to live"),
             (self.idle_over.is_some() && facts.idle.is_none(), "idle time"),

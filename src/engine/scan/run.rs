@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::{Access, KeyName, Role, ServerProfile, SkipReason};
 use crate::engine::live::{
-    Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, Probe,
+    Canary, CanaryState, ConnectError, ConnectErrorKind, Keysizes, Link, LinkError, Probe, SCAN_INTERVAL,
     databases_with_keys, dbsize, is_ready, probe_server, select,
 };
 use crate::engine::pace::{Guard, Histogram};
@@ -77,7 +77,7 @@ async fn walk(
 
     let (link, profile) = get_ready(config, &node).await?;
     let guard = Guard::new(config.latency_max, config.latency_abort);
-    let canary = Canary::start(&config.endpoint, guard).await.map_err(ScanError::Connect)?;
+    let canary = Canary::start(&config.endpoint, guard, SCAN_INTERVAL).await.map_err(ScanError::Connect)?;
     let (databases, mut warnings) = databases(config, &link).await.map_err(lost)?;
     let keysizes_before = Keysizes::read(&link).await.map_err(lost)?;
     warnings.extend(warnings_of(config, &profile));
@@ -357,7 +357,7 @@ fn table_was_resized(keys_before: Option<u64>, keys_after: Option<u64>) -> bool 
     matches!((keys_before, keys_after), (Some(before), Some(after)) if power(before) != power(after))
 }
 
-fn canary_summary(canary: &CanaryState, threshold: Duration) -> CanarySummary {
+pub(crate) fn canary_summary(canary: &CanaryState, threshold: Duration) -> CanarySummary {
     let summary = |histogram: &Histogram| LatencySummary {
         count: histogram.count(),
         p50: histogram.quantile(0.5),

@@ -32,6 +32,7 @@ use crate::engine::live::{
     Batch, Canary, CanaryState, CensusFacts, Cursor, Inspector, Link, Reply, ScanPage, ScanRequest,
     probe_server, read_count, read_groups, read_ql_nodes, wants_groups,
 };
+use crate::engine::pace::Pacer;
 use crate::engine::risk::quicklist::ListProbePlan;
 use crate::engine::risk::{AllocationsBasis, Effect, Effects, Level, Policy, Verdict, judge};
 use crate::engine::tally::{Finding, Tally};
@@ -44,7 +45,6 @@ use self::route::{Circular, Route};
 use super::config::ScanConfig;
 use super::keysizes::KeysizesFound;
 use super::list_probe;
-use super::pacer::Pacer;
 use super::select::Selector;
 use super::window::SeenWindow;
 

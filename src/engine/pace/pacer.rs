@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::engine::pace::Quota;
+use super::Quota;
 
 /// A shared quota that waits.
 #[derive(Clone)]
-pub(super) struct Pacer {
+pub struct Pacer {
     quota: Arc<Mutex<Quota>>,
 }
 
@@ -15,12 +15,13 @@ pub(super) struct Pacer {
 const NAP_MAX: Duration = Duration::from_millis(100);
 
 impl Pacer {
-    pub(super) fn new(rate: Option<f64>) -> Self {
+    /// Makes a pacer of so many commands per second; `None` is no limit.
+    pub fn new(rate: Option<f64>) -> Self {
         Self { quota: Arc::new(Mutex::new(Quota::new(rate))) }
     }
 
     /// Waits until so many commands may be sent.
-    pub(super) async fn admit(&self, commands: usize) {
+    pub async fn admit(&self, commands: usize) {
         let mut left = u32::try_from(commands).unwrap_or(u32::MAX);
         while left > 0 {
             // A pipeline may be a little longer than a burst, and bursts shrink when the pace falls.
@@ -36,11 +37,13 @@ impl Pacer {
         }
     }
 
-    pub(super) fn burst(&self) -> usize {
+    /// Returns how many commands may go in one piece.
+    pub fn burst(&self) -> usize {
         self.with(|quota| quota.burst()) as usize
     }
 
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Quota) -> T) -> T {
+    /// Works on the quota.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Quota) -> T) -> T {
         // A panic elsewhere does not make a budget wrong.
         work(&mut self.quota.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,0 +1,617 @@
+//! The audit: what was planned, begun and done, in a file that only grows.
+//!
+//! ```text
+//! run      who, where, with what
+//! plan     one for each key, before anything happens      skip   one for each key left alone
+//! intent   synced to the disk before the first write to a key (or to a batch of small ones)
+//! outcome  after it        hold, setting   what the run waited for, what it changed and put back
+//! end      how the run ended
+//! ```
+//!
+//! The plan is in the same file, so that a run that was killed can be finished from it and from nothing
+//! else: what has no final outcome is still to be done. A crash may cut the last line off in its middle; it
+//! is dropped when the file is opened again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use crate::engine::key::{Encoding, Expiry, KeyEncoding, KeyName, Kind};
+
+use super::method::Method;
+use super::plan::{LeftAlone, PlannedKey};
+
+/// What a line of the audit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordKind {
+    /// The first line: who, where, with what.
+    Run,
+    /// A run goes on that was cut off.
+    Resume,
+    /// A key that will be deleted.
+    Plan,
+    /// A key that will not.
+    Skip,
+    /// A write is about to be made.
+    Intent,
+    /// What became of a key.
+    Outcome,
+    /// The run waits.
+    Hold,
+    /// A setting of the server was changed.
+    Setting,
+    /// The run is over.
+    End,
+}
+
+/// What became of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyResult {
+    /// It is gone, and this run did it.
+    Deleted,
+    /// It has a time to live now.
+    Expiring,
+    /// It was gone when its turn came.
+    Gone,
+    /// It is not the key of the plan any more, and was left alone.
+    Changed,
+    /// The server did not let us.
+    Denied,
+    /// Something failed; the key is as it was.
+    Failed,
+    /// It was begun and is not done: the tombstone, or the key in place, holds the rest.
+    Unfinished,
+}
+
+impl KeyResult {
+    /// All of them, as the reports list them.
+    pub const ALL: [Self; 7] = [
+        Self::Deleted,
+        Self::Expiring,
+        Self::Gone,
+        Self::Changed,
+        Self::Denied,
+        Self::Failed,
+        Self::Unfinished,
+    ];
+
+    /// Returns the word used in outputs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Expiring => "expiring",
+            Self::Gone => "gone",
+            Self::Changed => "changed",
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::Unfinished => "unfinished",
+        }
+    }
+
+    /// Returns whether nothing is left to do.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Unfinished | Self::Failed)
+    }
+}
+
+/// A line of the audit. Which cells are filled depends on what it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// What it is.
+    pub record: RecordKind,
+    /// When it was written: RFC 3339.
+    pub at: String,
+    /// The run.
+    pub run_id: String,
+    /// Number of the key within the plan.
+    pub seq: Option<u64>,
+    /// Last key of a batch, where the line stands for several.
+    pub seq_to: Option<u64>,
+    /// Address of the server.
+    pub node: Option<String>,
+    /// Database.
+    pub db: Option<u32>,
+    /// Name, as text.
+    pub key: Option<String>,
+    /// How the name is written: `plain` or `quoted`.
+    pub key_encoding: Option<String>,
+    /// Type.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Encoding.
+    pub encoding: Option<String>,
+    /// Elements.
+    pub elements: Option<u64>,
+    /// Memory, in bytes.
+    pub bytes: Option<u64>,
+    /// Time to live, in milliseconds; `never` where there is none.
+    pub ttl_ms: Option<String>,
+    /// The server's estimate of the work of freeing it.
+    pub free_effort: Option<u64>,
+    /// How many frees that really is.
+    pub allocations: Option<u64>,
+    /// Method.
+    pub method: Option<String>,
+    /// Prediction for the method, in milliseconds.
+    pub predicted_stall_ms: Option<f64>,
+    /// Prediction for DEL, in milliseconds.
+    pub del_stall_ms: Option<f64>,
+    /// Why this method, or why not at all.
+    pub reason: Option<String>,
+    /// Name under which the key is taken apart, quoted.
+    pub tombstone: Option<String>,
+    /// What became of it.
+    pub result: Option<KeyResult>,
+    /// What there is to say.
+    pub detail: Option<String>,
+    /// Chunks.
+    pub chunks: Option<u64>,
+    /// Time of the slowest chunk, in milliseconds.
+    pub slowest_chunk_ms: Option<f64>,
+    /// Time that the key took, in milliseconds.
+    pub elapsed_ms: Option<f64>,
+    /// The longest that the canary waited meanwhile, in milliseconds.
+    pub victim_max_ms: Option<f64>,
+    /// Who runs it.
+    pub operator: Option<String>,
+    /// From where.
+    pub host: Option<String>,
+    /// Version of this program.
+    pub bigkeys_version: Option<String>,
+    /// Product and version of the server.
+    pub server_version: Option<String>,
+    /// The server's `run_id`.
+    pub server_run_id: Option<String>,
+}
+
+/// The columns, in order: the fields of [`AuditRecord`].
+const COLUMNS: [&str; 32] = [
+    "record",
+    "at",
+    "run_id",
+    "seq",
+    "seq_to",
+    "node",
+    "db",
+    "key",
+    "key_encoding",
+    "type",
+    "encoding",
+    "elements",
+    "bytes",
+    "ttl_ms",
+    "free_effort",
+    "allocations",
+    "method",
+    "predicted_stall_ms",
+    "del_stall_ms",
+    "reason",
+    "tombstone",
+    "result",
+    "detail",
+    "chunks",
+    "slowest_chunk_ms",
+    "elapsed_ms",
+    "victim_max_ms",
+    "operator",
+    "host",
+    "bigkeys_version",
+    "server_version",
+    "server_run_id",
+];
+
+impl AuditRecord {
+    /// Makes an empty line of a run.
+    pub fn new(record: RecordKind, run_id: &str) -> Self {
+        Self {
+            record,
+            at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            run_id: run_id.to_owned(),
+            seq: None,
+            seq_to: None,
+            node: None,
+            db: None,
+            key: None,
+            key_encoding: None,
+            kind: None,
+            encoding: None,
+            elements: None,
+            bytes: None,
+            ttl_ms: None,
+            free_effort: None,
+            allocations: None,
+            method: None,
+            predicted_stall_ms: None,
+            del_stall_ms: None,
+            reason: None,
+            tombstone: None,
+            result: None,
+            detail: None,
+            chunks: None,
+            slowest_chunk_ms: None,
+            elapsed_ms: None,
+            victim_max_ms: None,
+            operator: None,
+            host: None,
+            bigkeys_version: None,
+            server_version: None,
+            server_run_id: None,
+        }
+    }
+
+    /// Fills in what is known of a planned key.
+    #[must_use]
+    pub fn of(mut self, key: &PlannedKey) -> Self {
+        self.seq = Some(key.seq);
+        self = self.named(key.db, &key.key);
+        self.kind = Some(key.kind.as_str().to_owned());
+        self.encoding = key.encoding.as_ref().map(|encoding| encoding.as_str().to_owned());
+        self.elements = key.elements;
+        self.bytes = key.bytes;
+        self.ttl_ms = match key.expiry {
+            Expiry::Unknown => None,
+            Expiry::Never => Some(NEVER.to_owned()),
+            Expiry::In(ttl) => Some(ttl.as_millis().to_string()),
+        };
+        self.free_effort = key.free_effort;
+        self.allocations = key.allocations;
+        self.method = Some(key.method.as_str().to_owned());
+        self
+    }
+
+    /// Makes the line of a planned key.
+    pub fn plan(run_id: &str, key: &PlannedKey) -> Self {
+        let mut record = Self::new(RecordKind::Plan, run_id).of(key);
+        record.predicted_stall_ms = Some(rounded(key.stall_ms));
+        record.del_stall_ms = key.del_stall_ms.map(rounded);
+        record.reason = Some(key.reason.clone());
+        record
+    }
+
+    /// Makes the line of a key that is left alone.
+    pub fn skip(run_id: &str, left: &LeftAlone) -> Self {
+        let mut record = Self::new(RecordKind::Skip, run_id).named(left.db, &left.key);
+        record.result = None;
+        record.reason = Some(left.why.as_str().to_owned());
+        record.detail = Some(cell(&left.detail));
+        record
+    }
+
+    /// Says what there is to say.
+    #[must_use]
+    pub fn saying(mut self, detail: &str) -> Self {
+        self.detail = Some(cell(detail));
+        self
+    }
+
+    fn named(mut self, db: u32, key: &KeyName) -> Self {
+        let (text, encoding) = key.to_text();
+        self.db = Some(db);
+        self.key = Some(text.into_owned());
+        self.key_encoding = Some(encoding.as_str().to_owned());
+        self
+    }
+
+    /// Reads the name.
+    pub fn key_name(&self) -> Option<KeyName> {
+        let text = self.key.as_deref()?;
+        match self.key_encoding.as_deref() {
+            Some(word) if word == KeyEncoding::Quoted.as_str() => KeyName::parse_quoted(text).ok(),
+            Some(word) if word == KeyEncoding::Plain.as_str() => Some(KeyName::from(text)),
+            _ => None,
+        }
+    }
+
+    /// Reads a planned key. `None`: the line does not say all that a plan must.
+    pub fn planned(&self) -> Option<PlannedKey> {
+        Some(PlannedKey {
+            seq: self.seq?,
+            db: self.db?,
+            key: self.key_name()?,
+            kind: Kind::from_type_reply(self.kind.as_deref()?)?,
+            encoding: self.encoding.as_deref().map(Encoding::from_reply),
+            elements: self.elements,
+            bytes: self.bytes,
+            expiry: match self.ttl_ms.as_deref() {
+                None => Expiry::Unknown,
+                Some(NEVER) => Expiry::Never,
+                Some(ms) => Expiry::In(Duration::from_millis(ms.parse().ok()?)),
+            },
+            free_effort: self.free_effort,
+            allocations: self.allocations,
+            method: Method::from_word(self.method.as_deref()?)?,
+            reason: self.reason.clone().unwrap_or_default(),
+            stall_ms: self.predicted_stall_ms.unwrap_or(0.0),
+            del_stall_ms: self.del_stall_ms,
+        })
+    }
+}
+
+/// What the column `ttl_ms` says of a key that never expires.
+const NEVER: &str = "never";
+
+/// Returns milliseconds with three digits behind the point.
+pub(super) fn rounded(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3
+}
+
+/// Returns text for one cell of one line: no control characters, and nothing that a spreadsheet computes.
+fn cell(text: &str) -> String {
+    let mut safe: String = text
+        .chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect();
+    if safe.starts_with(['=', '+', '-', '@']) {
+        safe.insert(0, '\'');
+    }
+    safe
+}
+
+/// The form of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Csv,
+    Ndjson,
+}
+
+impl Form {
+    fn of(path: &Path) -> Self {
+        let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+        if matches!(suffix, "ndjson" | "jsonl" | "json") { Self::Ndjson } else { Self::Csv }
+    }
+
+    fn line(self, record: &AuditRecord) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Csv => {
+                let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+                writer.serialize(record).map_err(io::Error::other)?;
+                writer.into_inner().map_err(|error| io::Error::other(error.to_string()))
+            }
+            Self::Ndjson => {
+                let mut line = serde_json::to_vec(record)?;
+                line.push(b'\n');
+                Ok(line)
+            }
+        }
+    }
+}
+
+/// A plan in the making: a file beside the audit to be, which has no name of its own yet.
+#[derive(Debug)]
+pub struct PlanFile {
+    writer: BufWriter<NamedTempFile>,
+    form: Form,
+    path: PathBuf,
+}
+
+impl PlanFile {
+    /// Begins a plan whose audit will have this path.
+    ///
+    /// # Errors
+    /// When the file exists already, or its folder cannot be written to.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if path.exists() {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "the file exists, and an audit never overwrites one",
+            ));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new().prefix(".bigkeys-").suffix(".tmp").tempfile_in(folder)?;
+        let mut plan = Self {
+            writer: BufWriter::with_capacity(64 << 10, file),
+            form: Form::of(path),
+            path: path.to_owned(),
+        };
+        if plan.form == Form::Csv {
+            writeln!(plan.writer, "{}", COLUMNS.join(","))?;
+        }
+        Ok(plan)
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// When the disk is full, say.
+    pub fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
+        self.writer.write_all(&self.form.line(record)?)
+    }
+
+    /// Returns the path of the temporary file.
+    pub fn temporary_path(&self) -> &Path {
+        self.writer.get_ref().path()
+    }
+
+    /// Syncs the plan to the disk, and gives the file its name: from here on it is the audit.
+    ///
+    /// # Errors
+    /// When the file exists by now, or cannot be written.
+    pub fn adopt(self) -> io::Result<Audit> {
+        let file = self.writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        let file = file.persist_noclobber(&self.path).map_err(|error| error.error)?;
+        Ok(Audit { writer: BufWriter::new(file), form: self.form, path: self.path })
+    }
+}
+
+/// An audit that grows.
+#[derive(Debug)]
+pub struct Audit {
+    writer: BufWriter<File>,
+    form: Form,
+    path: PathBuf,
+}
+
+impl Audit {
+    /// Opens an audit to go on with it. What a crash left of a last line is dropped.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn reopen(path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let whole = end_of_last_line(&mut file)?;
+        file.set_len(whole)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(Self { writer: BufWriter::new(file), form: Form::of(path), path: path.to_owned() })
+    }
+
+    /// Returns the file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a line, and hands it to the system.
+    ///
+    /// # Errors
+    /// When the disk is full, say.
+    pub fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
+        self.writer.write_all(&self.form.line(record)?)
+    }
+
+    /// Sees to it that everything is on the disk.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.writer.flush()?;
+        self.writer.get_ref().sync_data()
+    }
+
+    /// Hands everything to the system: it outlives this process, if not a power cut.
+    ///
+    /// # Errors
+    /// When the disk is full, say.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// Returns where the last whole line ends.
+fn end_of_last_line(file: &mut File) -> io::Result<u64> {
+    const BLOCK: u64 = 64 << 10;
+    let mut end = file.seek(SeekFrom::End(0))?;
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        file.seek(SeekFrom::Start(start))?;
+        let mut block = Vec::new();
+        Read::by_ref(file).take(end - start).read_to_end(&mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Why an audit cannot be read.
+#[derive(Debug)]
+pub enum AuditError {
+    /// The file cannot be read.
+    Io(io::Error),
+    /// A line is not one that an audit has.
+    BadLine {
+        /// Line, from 1.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// It is not an audit, or has no plan.
+    NoPlan,
+}
+
+impl std::fmt::Display for AuditError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::BadLine { line, what } => write!(f, "line {line}: {what}"),
+            Self::NoPlan => f.write_str("the file is no audit of `bigkeys delete`"),
+        }
+    }
+}
+
+impl std::error::Error for AuditError {}
+
+impl From<io::Error> for AuditError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads an audit line by line, to the last whole line.
+pub struct AuditReader {
+    lines: BufReader<File>,
+    form: Form,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl AuditReader {
+    /// Bytes of one line: room for a key of 8 MB with every byte escaped.
+    pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+    /// Opens an audit.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is none.
+    pub fn open(path: &Path) -> Result<Self, AuditError> {
+        let mut reader = Self {
+            lines: BufReader::with_capacity(64 << 10, File::open(path)?),
+            form: Form::of(path),
+            line: 0,
+            buffer: Vec::new(),
+        };
+        if reader.form == Form::Csv {
+            let header = reader.next_line()?.map(|line| String::from_utf8_lossy(line).trim_end().to_owned());
+            if header.as_deref() != Some(COLUMNS.join(",").as_str()) {
+                return Err(AuditError::NoPlan);
+            }
+        }
+        Ok(reader)
+    }
+
+    fn next_line(&mut self) -> Result<Option<&[u8]>, AuditError> {
+        self.buffer.clear();
+        self.line += 1;
+        let max = Self::LINE_BYTES_MAX as u64;
+        (&mut self.lines).take(max).read_until(b'\n', &mut self.buffer)?;
+        if self.buffer.last() != Some(&b'\n') {
+            if self.buffer.len() == Self::LINE_BYTES_MAX {
+                return Err(AuditError::BadLine { line: self.line, what: "it is too long".to_owned() });
+            }
+            // The end, or what a crash left of a line.
+            return Ok(None);
+        }
+        Ok(Some(&self.buffer))
+    }
+
+    fn next_record(&mut self) -> Result<Option<AuditRecord>, AuditError> {
+        let (form, number) = (self.form, self.line + 1);
+        let Some(line) = self.next_line()? else { return Ok(None) };
+        let bad = |what: String| AuditError::BadLine { line: number, what };
+        match form {
+            Form::Ndjson => serde_json::from_slice(line).map(Some).map_err(|error| bad(error.to_string())),
+            Form::Csv => {
+                let mut reader =
+                    csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(line);
+                let mut record = csv::StringRecord::new();
+                reader.read_record(&mut record).map_err(|error| bad(error.to_string()))?;
+                let header = csv::StringRecord::from(COLUMNS.to_vec());
+                record.deserialize(Some(&header)).map(Some).map_err(|error| bad(error.to_string()))
+            }
+        }
+    }
+}
+
+impl Iterator for AuditReader {
+    type Item = Result<AuditRecord, AuditError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_record().transpose()
+    }
+}

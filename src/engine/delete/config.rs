@@ -1,0 +1,67 @@
+//! What a deletion is told.
+
+use std::time::Duration;
+
+use crate::engine::live::Endpoint;
+use crate::engine::risk::Thresholds;
+use crate::engine::scan::{Databases, Filter};
+
+use super::method::MethodOptions;
+use super::protect::Protection;
+
+/// Who runs it, for the audit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Operator {
+    /// User name.
+    pub name: Option<String>,
+    /// Host name.
+    pub host: Option<String>,
+}
+
+/// Where a run stops, whatever is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// After so many keys.
+    pub keys_max: Option<u64>,
+    /// Before a key that would bring the sum above so many bytes.
+    pub bytes_max: Option<u64>,
+    /// After so much time.
+    pub deadline: Option<Duration>,
+}
+
+/// Everything that a deletion is told.
+#[derive(Debug, Clone)]
+pub struct DeleteConfig {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// Which databases, for a selection that scans.
+    pub databases: Databases,
+    /// Which keys, among those that the selection names or finds.
+    pub filter: Filter,
+    /// What is left alone.
+    pub protection: Protection,
+    /// How keys are removed.
+    pub methods: MethodOptions,
+    /// By what part a key may grow or shrink and still be the key of the plan.
+    pub tolerance: f64,
+    /// Rows of another server's scan are taken, too.
+    pub any_node: bool,
+    /// Where the run stops.
+    pub limits: Limits,
+    /// Time to live that the method `expire` gives, at least; each key gets up to twice as much.
+    pub expire_after: Duration,
+    /// Commands per second; `None` is no limit, and then the server is kept busy.
+    pub rate: Option<f64>,
+    /// Canary round trip above which the pace halves.
+    pub latency_max: Duration,
+    /// Canary round trip above which the run stops.
+    pub latency_abort: Duration,
+    /// Switch `lazyfree-lazy-expire` on for the run.
+    pub lazy_expire_while_running: bool,
+    /// Wait in the end, at most so long, until the background thread has freed everything.
+    pub wait_memory: Option<Duration>,
+    /// Where the levels begin.
+    pub thresholds: Thresholds,
+    /// Who runs it.
+    pub operator: Operator,
+}

@@ -1,0 +1,736 @@
+//! Carries a plan out, key by key: intent to the disk, check and act, outcome.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::key::{KeyName, Role, ServerProfile};
+use crate::engine::live::{
+    Canary, Command, ConnectError, DELETE_INTERVAL, Link, LinkError, Monitors, ServerState, WriteAccess,
+};
+use crate::engine::pace::Guard;
+use crate::engine::risk::LAZYFREE_THRESHOLD;
+use crate::engine::scan::canary_summary;
+
+use super::audit::{Audit, AuditError, AuditRecord, KeyResult, RecordKind, rounded};
+use super::chunked::{End, TakenApart, Target, take_apart};
+use super::config::DeleteConfig;
+use super::event::{DeleteEvent, KeyOutcome};
+use super::expect::Expected;
+use super::method::{Method, list_pad_bytes};
+use super::plan::PlannedKey;
+use super::recheck::{self, Acted, Confirmed, is_eval_refusal};
+use super::report::{DeleteReport, MemoryBack, Seen};
+use super::resume::Begun;
+use super::script::{self, Act, Done};
+use super::session::{Halt, Listener, Meaning, Session, meaning};
+use super::sizer::ChunkSizer;
+use super::tombstone::tombstone;
+
+/// Small keys whose intent is one line, and one write to the disk.
+const BATCH_KEYS_MAX: usize = 10_000;
+/// Bytes of their names.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Small keys in one script. 100 000 in one UNLINK block everybody for 50 ms; a thousand, with their checks,
+/// for two.
+const SCRIPT_KEYS_MAX: u64 = 1_000;
+/// Times that the same thing is tried over a connection that breaks.
+const ATTEMPTS_MAX: u32 = 4;
+/// Time between two looks at how much waits for the background thread.
+const MEMORY_PERIOD: Duration = Duration::from_millis(100);
+
+/// A key of the plan that is still to be deleted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Todo {
+    /// What the plan says of it.
+    pub planned: PlannedKey,
+    /// How far an earlier run came with it.
+    pub begun: Option<Begun>,
+}
+
+/// Why a deletion did not even begin.
+#[derive(Debug)]
+pub enum ExecuteError {
+    /// There is no connection.
+    Connect(ConnectError),
+    /// The connection was lost before the first key.
+    Lost(String),
+    /// The server is a replica.
+    Replica(String),
+    /// The plan cannot be read back.
+    Plan(AuditError),
+    /// The audit cannot be written.
+    Audit(String),
+    /// `lazyfree-lazy-expire` cannot be switched on.
+    LazyExpire(String),
+}
+
+impl std::fmt::Display for ExecuteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(f),
+            Self::Lost(why) => write!(f, "lost the server before the first key: {why}"),
+            Self::Replica(node) => write!(f, "{node} is a replica: keys are deleted on its primary"),
+            Self::Plan(error) => write!(f, "cannot read the plan back: {error}"),
+            Self::Audit(why) => write!(f, "cannot write the audit: {why}"),
+            Self::LazyExpire(why) => write!(f, "cannot switch lazyfree-lazy-expire on: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ExecuteError {}
+
+/// The server that a plan was made for.
+pub struct Place {
+    /// What it is.
+    pub profile: ServerProfile,
+    /// What may be sent.
+    pub access: WriteAccess,
+}
+
+/// Carries a plan of so many keys out.
+///
+/// # Errors
+/// When not even the first key can be come to. Whatever happens later is in the report, and in the audit.
+pub async fn execute(
+    config: &DeleteConfig,
+    run_id: &str,
+    place: Place,
+    keys_total: u64,
+    todos: impl Iterator<Item = Result<Todo, AuditError>>,
+    audit: &mut Audit,
+    on_event: &mut Listener<'_>,
+) -> Result<DeleteReport, ExecuteError> {
+    let started = Instant::now();
+    let Place { mut profile, access } = place;
+    if profile.role == Role::Replica {
+        return Err(ExecuteError::Replica(profile.node));
+    }
+    let lost = |error: LinkError| ExecuteError::Lost(error.to_string());
+    let link = Link::open(&config.endpoint, "bigkeys").await.map_err(ExecuteError::Connect)?;
+    let guard = Guard::new(config.latency_max, config.latency_abort);
+    let canary =
+        Canary::start(&config.endpoint, guard, DELETE_INTERVAL).await.map_err(ExecuteError::Connect)?;
+    let monitors_before = Monitors::read(&link).await.map_err(lost)?;
+    let state_before = ServerState::read(&link).await.map_err(lost)?;
+    let switched = if config.lazy_expire_while_running {
+        let switched = LazyExpire::switch_on(&link, audit, run_id).await?;
+        profile.lazyfree.expire = Some(true);
+        switched
+    } else {
+        None
+    };
+    // Needs the same lifetime as the rest of what the session borrows.
+    let mut forward = |event: DeleteEvent<'_>| on_event(event);
+    let session =
+        Session::new(config, run_id, profile, access, keys_total, audit, link, canary, &mut forward);
+    let mut run = Run {
+        session,
+        results: [0; KeyResult::ALL.len()],
+        by_method: [(0, 0); Method::ALL.len()],
+        bytes_begun: 0,
+        keys_begun: 0,
+        sizer: ChunkSizer::new(100, 1, SCRIPT_KEYS_MAX),
+    };
+    let mut warnings = Vec::new();
+    let ended = run.through(todos).await;
+    let halt = match ended {
+        Ok(()) => None,
+        Err(Ended::Halt(halt)) => Some(halt),
+        Err(Ended::Plan(error)) => {
+            warnings.push(format!("the plan cannot be read to its end: {error}"));
+            Some(Halt::Audit(error.to_string()))
+        }
+    };
+    let Run { mut session, results, by_method, .. } = run;
+    if let Some(switched) = switched
+        && let Err(why) = switched.put_back(&mut session).await
+    {
+        warnings.push(format!(
+            "lazyfree-lazy-expire could not be put back ({why}): CONFIG SET lazyfree-lazy-expire {}",
+            switched.before
+        ));
+    }
+    let memory = match config.wait_memory {
+        Some(patience) if !matches!(halt, Some(Halt::Lost(_))) => {
+            Some(memory_back(&session, state_before.as_ref(), patience).await)
+        }
+        _ => None,
+    };
+    let monitors_after = Monitors::read(session.link()).await.unwrap_or_default();
+    let mut end = AuditRecord::new(RecordKind::End, run_id);
+    end.detail = Some(halt.as_ref().map_or_else(|| "done".to_owned(), Halt::to_string));
+    if session.write_through(&end).is_err() {
+        warnings.push("the end of the run could not be written to the audit".to_owned());
+    }
+    let canary = session.canary().state();
+    if let Some(why) = &canary.blind {
+        warnings.push(format!("the canary lost its connection and could not watch to the end: {why}"));
+    }
+    Ok(DeleteReport {
+        run_id: run_id.to_owned(),
+        keys_planned: keys_total,
+        results,
+        by_method,
+        canary: canary_summary(&canary, config.latency_max),
+        halt,
+        elapsed: started.elapsed(),
+        held: session.held,
+        commands: session.commands,
+        slowest_command: session.slowest_command,
+        slowdowns: session.slowdowns,
+        reconnects: session.reconnects,
+        seen: Seen::between(&monitors_before, &monitors_after),
+        memory,
+        warnings,
+    })
+}
+
+impl std::fmt::Display for Halt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stopped(_) => f.write_str("interrupted"),
+            Self::Guard(latency) => {
+                write!(f, "stopped by the guard: a PING took {:.1} ms", latency.as_secs_f64() * 1e3)
+            }
+            Self::KeysMax => f.write_str("--max-keys is reached"),
+            Self::BytesMax => f.write_str("--max-bytes is reached"),
+            Self::Deadline => f.write_str("--deadline is reached"),
+            Self::Lost(why) => write!(f, "the connection was lost: {why}"),
+            Self::Refused(why) => write!(f, "the server takes no writes: {why}"),
+            Self::Audit(why) => write!(f, "the audit: {why}"),
+        }
+    }
+}
+
+/// Why the plan was not gone through.
+enum Ended {
+    Halt(Halt),
+    Plan(AuditError),
+}
+
+impl From<Halt> for Ended {
+    fn from(halt: Halt) -> Self {
+        Self::Halt(halt)
+    }
+}
+
+struct Run<'a> {
+    session: Session<'a>,
+    results: [u64; KeyResult::ALL.len()],
+    by_method: [(u64, u64); Method::ALL.len()],
+    keys_begun: u64,
+    bytes_begun: u64,
+    sizer: ChunkSizer,
+}
+
+impl Run<'_> {
+    async fn through(&mut self, todos: impl Iterator<Item = Result<Todo, AuditError>>) -> Result<(), Ended> {
+        let mut batch: Vec<PlannedKey> = Vec::new();
+        let mut bytes = 0;
+        for todo in todos {
+            let todo = todo.map_err(Ended::Plan)?;
+            let within = self.within_limits(&todo.planned);
+            let joins = within.is_ok() && self.can_batch(&todo);
+            let continues = batch.first().is_none_or(|first| {
+                first.db == todo.planned.db
+                    && first.method == todo.planned.method
+                    && (!self.session.profile.cluster || first.key.slot() == todo.planned.key.slot())
+            });
+            if !joins || !continues || batch.len() >= BATCH_KEYS_MAX || bytes >= BATCH_BYTES_MAX {
+                self.batch(std::mem::take(&mut batch)).await?;
+                bytes = 0;
+            }
+            within?;
+            if joins {
+                bytes += todo.planned.key.as_bytes().len();
+                batch.push(todo.planned);
+            } else {
+                self.one(&todo).await?;
+            }
+        }
+        self.batch(batch).await?;
+        Ok(())
+    }
+
+    fn within_limits(&mut self, planned: &PlannedKey) -> Result<(), Halt> {
+        let limits = self.session.config.limits;
+        let bytes = self.bytes_begun.saturating_add(planned.bytes.unwrap_or(0));
+        if limits.keys_max.is_some_and(|max| self.keys_begun >= max) {
+            return Err(Halt::KeysMax);
+        }
+        if limits.bytes_max.is_some_and(|max| bytes > max) {
+            return Err(Halt::BytesMax);
+        }
+        self.keys_begun += 1;
+        self.bytes_begun = bytes;
+        Ok(())
+    }
+
+    /// Returns whether a key is so small that many of them go in one script.
+    fn can_batch(&self, todo: &Todo) -> bool {
+        let planned = &todo.planned;
+        self.session.access.eval
+            && todo.begun.is_none()
+            && matches!(planned.method, Method::Unlink | Method::Del)
+            && planned.stall_ms < 0.1
+            && planned.free_effort.is_none_or(|effort| effort <= LAZYFREE_THRESHOLD)
+    }
+
+    fn expected(&self, planned: &PlannedKey) -> Expected {
+        let config = self.session.config;
+        planned.expected(config.tolerance, config.filter.idle_over)
+    }
+
+    // ---- many small keys
+
+    async fn batch(&mut self, batch: Vec<PlannedKey>) -> Result<(), Halt> {
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
+        let mut intent = AuditRecord::new(RecordKind::Intent, &self.session.run_id);
+        intent.seq = Some(first.seq);
+        intent.seq_to = Some(last.seq);
+        intent.db = Some(first.db);
+        intent.method = Some(first.method.as_str().to_owned());
+        intent = intent.saying(&format!("{} small keys", batch.len()));
+        // Before the intent: a run that is stopped here has not begun them.
+        self.session.gate().await?;
+        self.session.write_through(&intent)?;
+        let mut rest = &batch[..];
+        while !rest.is_empty() {
+            self.session.gate().await?;
+            let size = usize::try_from(self.sizer.size()).unwrap_or(1).min(rest.len());
+            let (piece, after) = rest.split_at(size);
+            if self.session.access.eval {
+                self.piece(piece).await?;
+            } else {
+                for planned in piece {
+                    self.one(&Todo { planned: planned.clone(), begun: None }).await?;
+                }
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// One script for so many keys.
+    async fn piece(&mut self, piece: &[PlannedKey]) -> Result<(), Halt> {
+        let expected: Vec<Expected> = piece.iter().map(|planned| self.expected(planned)).collect();
+        let by_reference: Vec<&Expected> = expected.iter().collect();
+        let act = if piece[0].method == Method::Del { Act::Del } else { Act::Unlink };
+        let began = Instant::now();
+        self.session.canary().take_max();
+        let mut attempt = 1;
+        let (done, cost) = loop {
+            let lost = match self.script(&act, piece, &expected).await {
+                Ok(Some((reply, cost))) => break (script::read(reply, &by_reference), cost),
+                // EVAL is not to be had after all.
+                Ok(None) => {
+                    for planned in piece {
+                        Box::pin(self.one(&Todo { planned: planned.clone(), begun: None })).await?;
+                    }
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if attempt == ATTEMPTS_MAX {
+                return Err(Halt::Lost(lost.to_string()));
+            }
+            attempt += 1;
+            self.session.reconnect(&lost).await?;
+        };
+        let not_now = done.iter().find_map(|done| match done {
+            Done::Refused(message) if meaning(message) == Meaning::NotNow => Some(message.clone()),
+            _ => None,
+        });
+        if let Some(why) = not_now
+            && done.iter().all(|done| matches!(done, Done::Refused(_)))
+        {
+            self.session.not_now(began, &why).await?;
+            return Box::pin(self.piece(piece)).await;
+        }
+        self.sizer.observe(piece.len() as u64, cost);
+        let shared = KeyOutcome {
+            result: KeyResult::Deleted,
+            detail: None,
+            chunks: 0,
+            slowest_chunk: cost,
+            elapsed: began.elapsed(),
+            victim_max: self.session.canary().take_max(),
+        };
+        let mut halt = None;
+        for (planned, done) in piece.iter().zip(done) {
+            let (result, detail) = match done {
+                Done::Acted => (KeyResult::Deleted, None),
+                done => {
+                    let (result, detail, ends) = self.told(done, attempt > 1);
+                    halt = halt.or(ends);
+                    (result, Some(detail))
+                }
+            };
+            self.outcome(planned, KeyOutcome { result, detail, ..shared.clone() })?;
+        }
+        self.session.rest(cost).await;
+        halt.map_or(Ok(()), Err)
+    }
+
+    async fn script(
+        &mut self,
+        act: &Act<'_>,
+        piece: &[PlannedKey],
+        expected: &[Expected],
+    ) -> Result<Option<(crate::engine::live::Reply, Duration)>, LinkError> {
+        if let Err(refusal) = self.session.select(piece[0].db).await? {
+            return Ok(Some((Err(refusal), Duration::ZERO)));
+        }
+        let keys: Vec<(&KeyName, &Expected)> =
+            piece.iter().map(|planned| &planned.key).zip(expected).collect();
+        let answer = self.session.run(script::check_and_act(act, keys.into_iter())).await?;
+        match answer.reply {
+            Err(refusal) if is_eval_refusal(&refusal) => {
+                self.session.access.eval = false;
+                Ok(None)
+            }
+            reply => Ok(Some((reply, answer.cost))),
+        }
+    }
+
+    /// Puts into words what was not an act; also whether the run ends with it.
+    fn told(&self, done: Done, is_repeat: bool) -> (KeyResult, String, Option<Halt>) {
+        let acted = match done {
+            Done::Acted => return (KeyResult::Deleted, String::new(), None),
+            Done::Changed(change) => Acted::Changed(change),
+            Done::Taken => Acted::Taken,
+            Done::Occupied(keys) => Acted::Occupied(keys),
+            Done::Refused(message) => Acted::Refused(message),
+            Done::Unreadable => Acted::Refused("the answer of the script makes no sense".to_owned()),
+        };
+        told(&acted, is_repeat)
+    }
+
+    // ---- one key
+
+    async fn one(&mut self, todo: &Todo) -> Result<(), Halt> {
+        let planned = &todo.planned;
+        self.session.gate().await?;
+        let grave = (planned.method == Method::Chunked && self.session.access.rename)
+            .then(|| tombstone(&planned.key, &self.session.run_id, planned.seq));
+        let grave = match &todo.begun {
+            Some(begun) => begun.tombstone.clone(),
+            None => grave,
+        };
+        self.intent(planned, grave.as_ref())?;
+        self.session.canary().take_max();
+        let began = Instant::now();
+        let mut deletion =
+            OneKey { planned, begun: todo.begun.as_ref(), grave, apart: TakenApart::default() };
+        let (result, detail, halt) = deletion.through(self).await;
+        let outcome = KeyOutcome {
+            result,
+            detail,
+            chunks: deletion.apart.chunks,
+            slowest_chunk: deletion.apart.slowest,
+            elapsed: began.elapsed(),
+            victim_max: self.session.canary().take_max(),
+        };
+        self.session.progress.taking_apart = None;
+        self.outcome(planned, outcome)?;
+        halt.map_or(Ok(()), Err)
+    }
+
+    fn intent(&mut self, planned: &PlannedKey, grave: Option<&KeyName>) -> Result<(), Halt> {
+        let mut intent = AuditRecord::new(RecordKind::Intent, &self.session.run_id).of(planned);
+        intent.reason = Some(planned.reason.clone());
+        intent.tombstone = grave.map(KeyName::quoted);
+        self.session.write_through(&intent)
+    }
+
+    fn outcome(&mut self, planned: &PlannedKey, outcome: KeyOutcome) -> Result<(), Halt> {
+        let ms = |duration: Duration| Some(rounded(duration.as_secs_f64() * 1e3));
+        let mut record = AuditRecord::new(RecordKind::Outcome, &self.session.run_id).of(planned);
+        record.result = Some(outcome.result);
+        record.detail.clone_from(&outcome.detail);
+        if let Some(detail) = &outcome.detail {
+            record = record.saying(detail);
+        }
+        record.chunks = (outcome.chunks > 0).then_some(outcome.chunks);
+        record.slowest_chunk_ms = ms(outcome.slowest_chunk);
+        record.elapsed_ms = ms(outcome.elapsed);
+        record.victim_max_ms = ms(outcome.victim_max);
+        self.session.write(&record)?;
+        self.session.audit.flush().map_err(|error| Halt::Audit(error.to_string()))?;
+        self.results[outcome.result as usize] += 1;
+        if matches!(outcome.result, KeyResult::Deleted | KeyResult::Expiring) {
+            let (keys, bytes) = &mut self.by_method[planned.method as usize];
+            *keys += 1;
+            *bytes = bytes.saturating_add(planned.bytes.unwrap_or(0));
+            self.session.progress.bytes =
+                self.session.progress.bytes.saturating_add(planned.bytes.unwrap_or(0));
+        }
+        self.session.progress.keys += 1;
+        self.session.emit(DeleteEvent::Outcome(planned, &outcome))
+    }
+}
+
+/// Puts into words what was not an act; also whether the run ends with it.
+fn told(acted: &Acted, is_repeat: bool) -> (KeyResult, String, Option<Halt>) {
+    match acted {
+        Acted::Confirmed(_) => (KeyResult::Deleted, String::new(), None),
+        Acted::Changed(change @ super::expect::Change::Gone) if is_repeat => {
+            (KeyResult::Gone, format!("{change}: the connection broke as it was being deleted"), None)
+        }
+        Acted::Changed(change @ super::expect::Change::Gone) => (KeyResult::Gone, change.to_string(), None),
+        Acted::Changed(change) => (KeyResult::Changed, change.to_string(), None),
+        Acted::Taken => (KeyResult::Failed, "the name of its tombstone is taken".to_owned(), None),
+        Acted::Occupied(keys) => {
+            (KeyResult::Failed, format!("the database for quarantine is not empty ({keys} keys)"), None)
+        }
+        Acted::Refused(message) => match meaning(message) {
+            Meaning::Denied => (KeyResult::Denied, format!("the server said: {message}"), None),
+            Meaning::NoWrites => (
+                KeyResult::Failed,
+                format!("the server said: {message}"),
+                Some(Halt::Refused(message.clone())),
+            ),
+            Meaning::NotNow | Meaning::Failed => {
+                (KeyResult::Failed, format!("the server said: {message}"), None)
+            }
+        },
+    }
+}
+
+/// The deletion of one key by itself.
+struct OneKey<'p> {
+    planned: &'p PlannedKey,
+    begun: Option<&'p Begun>,
+    /// The tombstone; `None`: in place, or no such method.
+    grave: Option<KeyName>,
+    apart: TakenApart,
+}
+
+impl OneKey<'_> {
+    async fn through(&mut self, run: &mut Run<'_>) -> (KeyResult, Option<String>, Option<Halt>) {
+        let since = Instant::now();
+        let mut attempt = 1;
+        loop {
+            let lost = match self.attempt(run).await {
+                Ok(Acted::Confirmed(confirmed)) if self.planned.method == Method::Chunked => {
+                    return self.take_apart(run, &confirmed).await;
+                }
+                Ok(Acted::Confirmed(confirmed)) => {
+                    run.session.rest(confirmed.cost).await;
+                    let result = if self.planned.method == Method::Expire {
+                        KeyResult::Expiring
+                    } else {
+                        KeyResult::Deleted
+                    };
+                    return (result, confirmed.window.map(window_words), None);
+                }
+                Ok(Acted::Refused(message)) if meaning(&message) == Meaning::NotNow => {
+                    if let Err(halt) = run.session.not_now(since, &message).await {
+                        return (KeyResult::Failed, Some(format!("the server said: {message}")), Some(halt));
+                    }
+                    continue;
+                }
+                // RENAME is not for us: in place then.
+                Ok(Acted::Refused(message))
+                    if self.grave.is_some()
+                        && self.begun.is_none()
+                        && meaning(&message) == Meaning::Denied =>
+                {
+                    self.grave = None;
+                    // For --resume: nothing is under that name, and the key itself shrinks.
+                    if let Err(halt) = run.intent(self.planned, None) {
+                        return (KeyResult::Failed, Some(format!("the server said: {message}")), Some(halt));
+                    }
+                    continue;
+                }
+                Ok(acted) => {
+                    if matches!(self.planned.method, Method::Quarantine) {
+                        run.session.forget_database();
+                    }
+                    let (result, detail, halt) = told(&acted, attempt > 1);
+                    return (result, Some(detail), halt);
+                }
+                Err(error) => error,
+            };
+            if attempt == ATTEMPTS_MAX {
+                let halt = Halt::Lost(lost.to_string());
+                return (KeyResult::Unfinished, Some(halt.to_string()), Some(halt));
+            }
+            attempt += 1;
+            if let Err(halt) = run.session.reconnect(&lost).await {
+                return (KeyResult::Unfinished, Some(halt.to_string()), Some(halt));
+            }
+        }
+    }
+
+    async fn attempt(&self, run: &mut Run<'_>) -> Result<Acted, LinkError> {
+        let planned = self.planned;
+        if let Err(refusal) = run.session.select(planned.db).await? {
+            return Ok(Acted::Refused(refusal.message));
+        }
+        // After a lost connection, or in a run that is resumed, it may have been renamed already.
+        if let Some(grave) = &self.grave
+            && planned.method == Method::Chunked
+            && exists(&mut run.session, grave).await?
+        {
+            return Ok(Acted::Confirmed(Confirmed::tombstone_found_again()));
+        }
+        let mut expected = run.expected(planned);
+        if self.begun.is_some_and(|begun| begun.tombstone.is_none()) && planned.method == Method::Chunked {
+            // It was begun in place: fewer elements than planned are what we left of it.
+            expected = expected.at_most();
+        }
+        let act = match planned.method {
+            Method::Unlink => Act::Unlink,
+            Method::Del => Act::Del,
+            Method::Pad => Act::Pad {
+                member: format!("bigkeys:pad:{}:", run.session.run_id),
+                list_element_bytes: list_pad_bytes(run.session.profile.limits.list_node),
+            },
+            Method::Quarantine => Act::Quarantine {
+                db: planned.db,
+                empty_db: run.session.config.methods.quarantine_db.unwrap_or(planned.db),
+            },
+            Method::Expire => Act::Expire { after: jittered(run.session.config.expire_after, planned) },
+            Method::Chunked => match &self.grave {
+                Some(grave) => Act::Rename {
+                    tombstone: grave,
+                    persist: run.session.profile.lazyfree.expire != Some(true),
+                },
+                None => Act::Check,
+            },
+        };
+        recheck::act(&mut run.session, &planned.key, &expected, &act).await
+    }
+
+    async fn take_apart(
+        &mut self,
+        run: &mut Run<'_>,
+        confirmed: &Confirmed,
+    ) -> (KeyResult, Option<String>, Option<Halt>) {
+        let planned = self.planned;
+        let target = Target {
+            name: self.grave.as_ref().unwrap_or(&planned.key),
+            shown: &planned.key,
+            db: planned.db,
+            kind: &planned.kind,
+            elements: planned.elements,
+            bytes: planned.bytes,
+        };
+        self.apart = take_apart(&mut run.session, &target, confirmed).await;
+        let place = match &self.grave {
+            Some(grave) => format!("the rest is in {}", grave.quoted()),
+            None => "the rest is in place".to_owned(),
+        };
+        match self.apart.end.take() {
+            None if self.grave.is_none() => {
+                (KeyResult::Deleted, Some("taken apart in place: RENAME is not to be had".to_owned()), None)
+            }
+            None => (KeyResult::Deleted, confirmed.window.map(window_words), None),
+            Some(End::Halt(halt)) => (KeyResult::Unfinished, Some(format!("{halt}; {place}")), Some(halt)),
+            Some(End::Refused(message)) => {
+                (KeyResult::Unfinished, Some(format!("the server said: {message}; {place}")), None)
+            }
+            Some(End::Rest(left)) => (
+                KeyResult::Unfinished,
+                Some(format!("{left} elements are still there, too many for a last DEL; {place}")),
+                None,
+            ),
+        }
+    }
+}
+
+fn window_words(window: Duration) -> String {
+    format!(
+        "neither EVAL nor WATCH is to be had: between the check and the act lay {:.1} ms",
+        window.as_secs_f64() * 1e3
+    )
+}
+
+async fn exists(session: &mut Session<'_>, key: &KeyName) -> Result<bool, LinkError> {
+    let answer = session.run(Command::new(&["TYPE"]).arg(key.as_bytes())).await?;
+    let word = answer.reply.ok().as_ref().and_then(crate::engine::live::reply_text);
+    Ok(word.is_some_and(|word| word != "none"))
+}
+
+/// Spreads keys over as much time again, so that they do not all expire in one second. The same key of the
+/// same plan always gets the same time.
+fn jittered(after: Duration, planned: &PlannedKey) -> Duration {
+    // The golden ratio spreads consecutive numbers evenly.
+    let part = (planned.seq as f64 * 0.618_033_988_749_895).fract();
+    after + after.mul_f64(part)
+}
+
+/// `lazyfree-lazy-expire` as it was before the run.
+struct LazyExpire {
+    before: String,
+}
+
+impl LazyExpire {
+    async fn switch_on(link: &Link, audit: &mut Audit, run_id: &str) -> Result<Option<Self>, ExecuteError> {
+        let failed = |why: String| ExecuteError::LazyExpire(why);
+        let get = link.run(&Command::new(&["CONFIG", "GET", LAZY_EXPIRE])).await;
+        let value = get.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.message))?;
+        let before = setting(&value).ok_or_else(|| failed("this server has no such setting".to_owned()))?;
+        if before == "yes" {
+            return Ok(None);
+        }
+        // Written down first: a run that is killed leaves the value for --resume to put back.
+        let mut record = AuditRecord::new(RecordKind::Setting, run_id);
+        record.reason = Some(LAZY_EXPIRE.to_owned());
+        record.detail = Some(before.clone());
+        audit
+            .write(&record)
+            .and_then(|()| audit.sync())
+            .map_err(|error| ExecuteError::Audit(error.to_string()))?;
+        let set = link.run(&Command::new(&["CONFIG", "SET", LAZY_EXPIRE, "yes"])).await;
+        set.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.message))?;
+        Ok(Some(Self { before }))
+    }
+
+    async fn put_back(&self, session: &mut Session<'_>) -> Result<(), String> {
+        put_back_lazy_expire(session.link(), &self.before).await
+    }
+}
+
+/// The setting that decides whether expiry blocks.
+const LAZY_EXPIRE: &str = "lazyfree-lazy-expire";
+
+/// Puts the setting back to what an audit says it was.
+///
+/// # Errors
+/// In words, when that fails.
+pub(super) async fn put_back_lazy_expire(link: &Link, before: &str) -> Result<(), String> {
+    match link.run(&Command::new(&["CONFIG", "SET", LAZY_EXPIRE, before])).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(refusal)) => Err(refusal.message),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn setting(value: &crate::engine::live::Value) -> Option<String> {
+    use crate::engine::live::{Value, reply_text};
+    match value {
+        Value::Array(pair) => reply_text(pair.get(1)?),
+        Value::Map(pairs) => reply_text(&pairs.first()?.1),
+        _ => None,
+    }
+}
+
+/// Waits until nothing waits for the background thread any more, at most so long.
+async fn memory_back(session: &Session<'_>, before: Option<&ServerState>, patience: Duration) -> MemoryBack {
+    let since = Instant::now();
+    loop {
+        let state = ServerState::read(session.link()).await.ok().flatten();
+        let number = |field: &str| state.as_ref().and_then(|state| state.number(field));
+        let pending_objects = number("lazyfree_pending_objects");
+        if pending_objects.is_none_or(|pending| pending == 0) || since.elapsed() >= patience {
+            return MemoryBack {
+                used_before: before.and_then(|state| state.number("used_memory")),
+                used_after: number("used_memory"),
+                pending_objects,
+                waited: since.elapsed(),
+            };
+        }
+        tokio::time::sleep(MEMORY_PERIOD).await;
+    }
+}

@@ -1,0 +1,44 @@
+//! Deletes keys so that nobody notices.
+//!
+//! ```text
+//! plan     Selection -> look -> verdict -> Method -> PlannedKey          reads only
+//! execute  PlannedKey -> intent -> check and act -> outcome -> audit     under quota and guard
+//! ```
+//!
+//! In reading order: [`select`](plan) names the keys, `protect` leaves some alone, `method` chooses how,
+//! [`PlannedKey`] is what was decided. `execute` carries it out within the pace of `session`, which knows
+//! when to `hold`; `recheck` is the look right before the first write, in a `script` where the server allows
+//! them; `chunked` takes collections apart. `audit` writes all of it down, and `resume` reads it back.
+
+mod audit;
+mod chunked;
+mod config;
+mod event;
+mod execute;
+mod expect;
+mod hold;
+mod method;
+mod plan;
+mod protect;
+mod recheck;
+mod report;
+mod resume;
+mod script;
+mod select;
+mod session;
+mod sizer;
+mod tombstone;
+
+pub use audit::{Audit, AuditError, AuditReader, AuditRecord, KeyResult, PlanFile, RecordKind};
+pub use config::{DeleteConfig, Limits, Operator};
+pub use event::{DeleteEvent, DeleteProgress, KeyOutcome};
+pub use execute::{ExecuteError, Place, Todo, execute};
+pub use expect::{Change, EncodingClass, Expected, Size};
+pub use method::{Choice, Method, MethodOptions, choose};
+pub use plan::{LeftAlone, PlannedKey, Totals, WhyLeftAlone};
+pub use protect::{PROTECTED_BY_DEFAULT, Protection};
+pub use report::{DeleteReport, MemoryBack, Seen};
+pub use resume::{Begun, PLAN_KEYS_MAX, Unfinished, planned};
+pub use select::{OnLine, PlanLine, Planned, SelectError, Selection, plan};
+pub use session::Halt;
+pub use tombstone::TOMBSTONE_PREFIX;

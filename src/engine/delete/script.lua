@@ -1,0 +1,120 @@
+-- Checks keys against what the plan says of them, and acts on those that still hold: one step for the
+-- server, so that nothing slips in between. One entry of the reply for each key: 1, or what was found.
+--
+-- KEYS: the keys; for `rename`, the key and its tombstone.
+-- ARGV: the action, its three arguments, and then for each key seven fields:
+--       type, class, unit of size ('e', 'b', ''), smallest, largest, has a TTL ('1', '0', ''), idle seconds.
+
+-- Before 7.0, what a script asked of time may decide over writes only when its effects are replicated.
+if redis.replicate_commands then redis.replicate_commands() end
+
+local action, arg1, arg2, arg3 = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local length = {string = 'STRLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD', hash = 'HLEN', stream = 'XLEN'}
+local class_of = {
+  int = 'block', embstr = 'block', raw = 'block', ziplist = 'block', listpack = 'block',
+  listpackex = 'block', intset = 'block', quicklist = 'nodes', hashtable = 'table', skiplist = 'table',
+  stream = 'tree',
+}
+
+local function ask(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then error(reply, 0) end
+  return reply
+end
+
+local function changed(key, at)
+  local kind = ask('TYPE', key).ok
+  if kind == 'none' then return {'gone'} end
+  -- Before the length, which counts as a touch.
+  if ARGV[at + 6] ~= '' then
+    local idle = redis.pcall('OBJECT', 'IDLETIME', key)
+    if type(idle) ~= 'number' then return {'idle', ''} end
+    if idle < tonumber(ARGV[at + 6]) then return {'idle', tostring(idle)} end
+  end
+  if kind ~= ARGV[at] then return {'type', kind} end
+  if ARGV[at + 1] ~= '' then
+    local encoding = ask('OBJECT', 'ENCODING', key)
+    if class_of[encoding] ~= ARGV[at + 1] then return {'class', encoding} end
+  end
+  local unit = ARGV[at + 2]
+  if unit ~= '' then
+    local size
+    if unit == 'e' then size = ask(length[kind], key) else size = ask('MEMORY', 'USAGE', key) end
+    if not size then return {'gone'} end
+    if size < tonumber(ARGV[at + 3]) or size > tonumber(ARGV[at + 4]) then
+      return {'size', string.format('%.0f', size)}
+    end
+  end
+  if ARGV[at + 5] ~= '' then
+    local ttl = ask('PTTL', key)
+    if ttl == -2 then return {'gone'} end
+    if (ttl ~= -1) ~= (ARGV[at + 5] == '1') then return {'ttl', ttl ~= -1 and '1' or '0'} end
+  end
+end
+
+local act = {}
+
+function act.unlink(key) ask('UNLINK', key) end
+
+function act.del(key) ask('DEL', key) end
+
+-- arg1: take the TTL off, so that expiry cannot free the tombstone at once.
+function act.rename(key)
+  if ask('RENAMENX', key, KEYS[2]) == 0 then return {'taken'} end
+  if arg1 == '1' then ask('PERSIST', KEYS[2]) end
+end
+
+-- Adds members until the server counts the value as much work, and leaves it to the background.
+-- arg1: a name that no member has; arg2: their number; arg3: bytes of a list's element, so that each gets
+-- a node of its own.
+function act.pad(key, at)
+  local kind = ARGV[at]
+  local count = tonumber(arg2)
+  local block = kind == 'list' and string.rep('.', tonumber(arg3))
+  for i = 1, count do
+    if kind == 'list' then ask('RPUSH', key, block)
+    elseif kind == 'set' then ask('SADD', key, arg1 .. i)
+    elseif kind == 'zset' then ask('ZADD', key, 0, arg1 .. i)
+    else ask('HSET', key, arg1 .. i, '') end
+  end
+  ask('UNLINK', key)
+end
+
+-- arg1: the database of the key; arg2: an empty one.
+function act.quarantine(key)
+  ask('SELECT', arg2)
+  local keys = ask('DBSIZE')
+  -- On the empty database it does nothing, and says whether it is allowed.
+  local allowed = keys == 0 and redis.pcall('FLUSHDB', 'ASYNC')
+  redis.pcall('SELECT', arg1)
+  if keys ~= 0 then return {'occupied', string.format('%.0f', keys)} end
+  if type(allowed) == 'table' and allowed.err then error(allowed, 0) end
+  if ask('MOVE', key, arg2) == 0 then return {'gone'} end
+  ask('SELECT', arg2)
+  local flushed = redis.pcall('FLUSHDB', 'ASYNC')
+  redis.pcall('SELECT', arg1)
+  if type(flushed) == 'table' and flushed.err then error(flushed, 0) end
+end
+
+-- arg1: milliseconds from now.
+function act.expire(key) ask('PEXPIRE', key, arg1) end
+
+function act.check() end
+
+local reply = {}
+local count = action == 'rename' and 1 or #KEYS
+for i = 1, count do
+  local at = 5 + (i - 1) * 7
+  local ok, found = pcall(function()
+    return changed(KEYS[i], at) or act[action](KEYS[i], at) or 1
+  end)
+  if ok then
+    reply[i] = found
+  elseif type(found) == 'table' then
+    reply[i] = {'error', found.err}
+  else
+    reply[i] = {'error', tostring(found)}
+  end
+end
+return reply

@@ -1,0 +1,381 @@
+//! One server while keys are deleted on it: the connection, the pace, the guard, and the reasons to wait.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use crate::engine::event::Stop;
+use crate::engine::key::{KeyName, ServerProfile};
+use crate::engine::live::{
+    Canary, Command, Link, LinkError, Refusal, RefusalKind, Reply, ServerState, WriteAccess, run_id, select,
+};
+use crate::engine::pace::{Pace, Pacer};
+
+use super::audit::{Audit, AuditRecord, RecordKind};
+use super::config::DeleteConfig;
+use super::event::{DeleteEvent, DeleteProgress};
+use super::hold::hold;
+
+/// Time between two progress events.
+const TICK: Duration = Duration::from_millis(100);
+/// Time between two looks at INFO.
+const STATE_PERIOD: Duration = Duration::from_millis(250);
+/// Part of the server's time that we take, at the most, under a rate limit.
+const DUTY: f64 = 0.5;
+/// First wait before a lost connection is made again; it doubles up to a second.
+const RETRY_WAIT: Duration = Duration::from_millis(50);
+/// Pace while the canary has no connection and nobody watches, as a part of the full one.
+const BLIND_FACTOR: f64 = 0.25;
+
+/// Why a run ends before its plan does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Halt {
+    /// The listener wants it.
+    Stopped(Stop),
+    /// Another client waited this long.
+    Guard(Duration),
+    /// `--max-keys` is reached.
+    KeysMax,
+    /// `--max-bytes` is reached.
+    BytesMax,
+    /// `--deadline` is reached.
+    Deadline,
+    /// The connection is lost and did not come back.
+    Lost(String),
+    /// The server takes no writes any more: a replica by now, a full disk, no memory.
+    Refused(String),
+    /// The audit cannot be written: what cannot be written down is not done.
+    Audit(String),
+}
+
+/// What the run speaks to.
+pub(super) type Listener<'l> = dyn FnMut(DeleteEvent<'_>) -> ControlFlow<Stop> + 'l;
+
+/// A command that was sent.
+pub(super) struct Pending {
+    sent_at: Instant,
+    answer: JoinHandle<(Result<Reply, LinkError>, Instant)>,
+}
+
+/// The answer to one, and what it cost the server.
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    pub(super) cost: Duration,
+}
+
+/// A server while keys are deleted on it.
+pub(super) struct Session<'a> {
+    pub(super) config: &'a DeleteConfig,
+    pub(super) run_id: String,
+    pub(super) profile: ServerProfile,
+    pub(super) access: WriteAccess,
+    pub(super) audit: &'a mut Audit,
+    on_event: &'a mut Listener<'a>,
+    link: Link,
+    canary: Canary,
+    pacer: Pacer,
+    /// What a round trip takes when nobody is in the way.
+    network: Duration,
+    db: Option<u32>,
+    started: Instant,
+    ticked_at: Instant,
+    state_at: Option<Instant>,
+    replied_at: Instant,
+    factor: f64,
+    pub(super) progress: DeleteProgress,
+    pub(super) commands: u64,
+    pub(super) slowest_command: Duration,
+    pub(super) held: Duration,
+    pub(super) slowdowns: u64,
+    pub(super) reconnects: u32,
+}
+
+impl<'a> Session<'a> {
+    #[expect(clippy::too_many_arguments, reason = "all that a run has in hand when it begins")]
+    pub(super) fn new(
+        config: &'a DeleteConfig,
+        run_id: &str,
+        profile: ServerProfile,
+        access: WriteAccess,
+        keys_total: u64,
+        audit: &'a mut Audit,
+        link: Link,
+        canary: Canary,
+        on_event: &'a mut Listener<'a>,
+    ) -> Self {
+        let network = canary.state().before.quantile(0.5);
+        let now = Instant::now();
+        Self {
+            config,
+            run_id: run_id.to_owned(),
+            profile,
+            access,
+            audit,
+            on_event,
+            link,
+            canary,
+            pacer: Pacer::new(config.rate),
+            network,
+            db: None,
+            started: now,
+            ticked_at: now,
+            state_at: None,
+            replied_at: now,
+            factor: 1.0,
+            progress: DeleteProgress {
+                keys: 0,
+                keys_total,
+                bytes: 0,
+                taking_apart: None,
+                canary: Duration::ZERO,
+            },
+            commands: 0,
+            slowest_command: Duration::ZERO,
+            held: Duration::ZERO,
+            slowdowns: 0,
+            reconnects: 0,
+        }
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(super) fn canary(&self) -> &Canary {
+        &self.canary
+    }
+
+    pub(super) fn emit(&mut self, event: DeleteEvent<'_>) -> Result<(), Halt> {
+        match (self.on_event)(event) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(stop) => Err(Halt::Stopped(stop)),
+        }
+    }
+
+    /// Passes when the next write may be made; waits while it may not.
+    ///
+    /// # Errors
+    /// When the run should end.
+    pub(super) async fn gate(&mut self) -> Result<(), Halt> {
+        self.tick(false)?;
+        self.hold_back().await?;
+        self.pacer.clone().admit(1).await;
+        self.tick(false)
+    }
+
+    /// Looks at the guard, the deadline and the listener.
+    fn tick(&mut self, now: bool) -> Result<(), Halt> {
+        let factor = match self.canary.pace() {
+            Pace::Stop(latency) => return Err(Halt::Guard(latency)),
+            Pace::Go { factor } if self.canary.is_blind() => factor.min(BLIND_FACTOR),
+            Pace::Go { factor } => factor,
+        };
+        let fell = factor < self.factor;
+        self.factor = factor;
+        self.pacer.with(|quota| quota.scale(factor));
+        if fell {
+            self.slowdowns += 1;
+            let latency = self.canary.last();
+            self.emit(DeleteEvent::SlowedDown(latency))?;
+        }
+        if self.config.limits.deadline.is_some_and(|deadline| self.started.elapsed() >= deadline) {
+            return Err(Halt::Deadline);
+        }
+        if now || self.ticked_at.elapsed() >= TICK {
+            self.ticked_at = Instant::now();
+            self.progress.canary = self.canary.last();
+            self.emit(DeleteEvent::Progress(self.progress.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits as long as the server should be left in peace.
+    async fn hold_back(&mut self) -> Result<(), Halt> {
+        if self.state_at.is_some_and(|at| at.elapsed() < STATE_PERIOD) {
+            return Ok(());
+        }
+        let mut since: Option<(Instant, String)> = None;
+        loop {
+            let why = match ServerState::read(&self.link).await {
+                Ok(state) => state.as_ref().and_then(hold),
+                // The next command will find out.
+                Err(_) => None,
+            };
+            self.state_at = Some(Instant::now());
+            let Some(why) = why else { break };
+            if since.as_ref().is_none_or(|(_, told)| *told != why) {
+                self.emit(DeleteEvent::Held(&why))?;
+                let record = AuditRecord::new(RecordKind::Hold, &self.run_id).saying(&why);
+                self.write(&record)?;
+                let begun = since.as_ref().map_or_else(Instant::now, |(begun, _)| *begun);
+                since = Some((begun, why));
+            }
+            let until = Instant::now() + STATE_PERIOD;
+            while Instant::now() < until {
+                tokio::time::sleep(TICK.min(STATE_PERIOD)).await;
+                self.tick(true)?;
+            }
+        }
+        if let Some((begun, _)) = since {
+            self.held += begun.elapsed();
+            self.emit(DeleteEvent::Released(begun.elapsed()))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a command; its answer is to be waited for with [`Session::answer`], in the order of sending.
+    pub(super) fn launch(&mut self, command: Command) -> Pending {
+        self.commands += 1;
+        let link = self.link.clone();
+        let sent_at = Instant::now();
+        let answer = tokio::spawn(async move {
+            let reply = link.run(&command).await;
+            (reply, Instant::now())
+        });
+        Pending { sent_at, answer }
+    }
+
+    /// Waits for an answer. Never cut short: what was sent is done, and has to be written down.
+    pub(super) async fn answer(&mut self, pending: Pending) -> Result<Answer, LinkError> {
+        let (reply, at) = match pending.answer.await {
+            Ok(done) => done,
+            Err(error) => (Err(LinkError::Dropped(error.to_string())), Instant::now()),
+        };
+        // The server began with it when it came, or when it was done with the one before.
+        let queued = self.replied_at > pending.sent_at;
+        let from = pending.sent_at.max(self.replied_at);
+        let round_trip = at.saturating_duration_since(from);
+        let cost = if queued { round_trip } else { round_trip.saturating_sub(self.network) };
+        self.replied_at = self.replied_at.max(at);
+        self.slowest_command = self.slowest_command.max(cost);
+        Ok(Answer { reply: reply?, cost })
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(super) async fn run(&mut self, command: Command) -> Result<Answer, LinkError> {
+        let pending = self.launch(command);
+        self.answer(pending).await
+    }
+
+    /// Rests after a command of this cost, so that others get their part of the server.
+    pub(super) async fn rest(&mut self, cost: Duration) {
+        let duty = if self.config.rate.is_none() { 1.0 } else { DUTY } * self.factor;
+        let rest = cost.mul_f64((1.0 / duty - 1.0).clamp(0.0, 256.0));
+        if rest > Duration::ZERO {
+            tokio::time::sleep(rest.min(Duration::from_secs(1))).await;
+        }
+    }
+
+    /// Sees to it that the connection is in this database.
+    pub(super) async fn select(&mut self, db: u32) -> Result<Result<(), Refusal>, LinkError> {
+        if self.db == Some(db) {
+            return Ok(Ok(()));
+        }
+        let selected = select(&self.link, db).await?;
+        // Servers of one database may not know SELECT.
+        if selected.is_ok() || db == 0 {
+            self.db = Some(db);
+            return Ok(Ok(()));
+        }
+        Ok(selected)
+    }
+
+    /// Forgets which database the connection is in: after a script that went elsewhere and failed, say.
+    pub(super) fn forget_database(&mut self) {
+        self.db = None;
+    }
+
+    /// Makes a lost connection again.
+    ///
+    /// # Errors
+    /// When it does not come back within the timeout for commands, or the run should end.
+    pub(super) async fn reconnect(&mut self, error: &LinkError) -> Result<(), Halt> {
+        self.reconnects += 1;
+        self.db = None;
+        let endpoint = &self.config.endpoint;
+        let since = Instant::now();
+        let (mut wait, mut why) = (RETRY_WAIT, error.to_string());
+        loop {
+            self.emit(DeleteEvent::Reconnecting(&why))?;
+            tokio::time::sleep(wait).await;
+            self.tick(true)?;
+            match Link::open(endpoint, "bigkeys").await {
+                Ok(link) => match run_id(&link).await {
+                    Ok(run_id) => {
+                        self.link = link;
+                        self.profile.run_id = run_id;
+                        return Ok(());
+                    }
+                    Err(error) => why = error.to_string(),
+                },
+                Err(error) => why = error.to_string(),
+            }
+            if since.elapsed() > endpoint.timeouts.command {
+                return Err(Halt::Lost(why));
+            }
+            wait = (wait * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// Waits a little while the server says that it is not ready.
+    pub(super) async fn not_now(&mut self, since: Instant, why: &str) -> Result<(), Halt> {
+        if since.elapsed() > self.config.endpoint.timeouts.command {
+            return Err(Halt::Refused(why.to_owned()));
+        }
+        tokio::time::sleep(TICK).await;
+        self.tick(true)
+    }
+
+    /// Writes a line of the audit.
+    pub(super) fn write(&mut self, record: &AuditRecord) -> Result<(), Halt> {
+        self.audit.write(record).map_err(|error| Halt::Audit(error.to_string()))
+    }
+
+    /// Writes a line of the audit, and everything before it, to the disk.
+    pub(super) fn write_through(&mut self, record: &AuditRecord) -> Result<(), Halt> {
+        self.write(record)?;
+        self.audit.sync().map_err(|error| Halt::Audit(error.to_string()))
+    }
+
+    /// Says what is being taken apart, and how far it is.
+    pub(super) fn taking_apart(&mut self, key: &KeyName, gone: u64, total: Option<u64>) {
+        self.progress.taking_apart = Some((key.clone(), gone, total));
+    }
+}
+
+/// What a refusal means for the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// This key is closed to us.
+    Denied,
+    /// Ask again later.
+    NotNow,
+    /// No write will succeed.
+    NoWrites,
+    /// Something else, for this key.
+    Failed,
+}
+
+/// Reads the meaning out of the server's words; in a script, they are in the middle of a sentence.
+pub(super) fn meaning(message: &str) -> Meaning {
+    let has = |word: &str| message.contains(word);
+    if has("READONLY") || has("MISCONF") || has("NOREPLICAS") || has("NOAUTH") {
+        Meaning::NoWrites
+    } else if has("NOPERM")
+        || has("ACL failure")
+        || has("has no permissions")
+        || has("can't run this command")
+    {
+        Meaning::Denied
+    } else if has("LOADING") || has("BUSY ") || has("MASTERDOWN") || has("TRYAGAIN") || has("CLUSTERDOWN") {
+        Meaning::NotNow
+    } else {
+        Meaning::Failed
+    }
+}
+
+/// Returns whether a refusal says that the command itself is not for this user or this server.
+pub(super) fn is_command_refusal(refusal: &Refusal) -> bool {
+    matches!(refusal.kind, RefusalKind::CommandDenied | RefusalKind::UnknownCommand)
+}
