@@ -23,6 +23,12 @@ pub enum ErrorKind {
     Output(Option<PathBuf>),
     /// The scan could not begin, or has no result.
     Scan,
+    /// The plan could not be made, or not be begun with.
+    Delete,
+    /// The latency guard stopped the run before there was a result.
+    Guard,
+    /// A file of keys, or an audit, cannot be read.
+    Input(PathBuf),
     /// The bundled server could not run. The port, where the command line or its default says it.
     Serve(Option<u16>),
     /// The machine refused something that should always work: a thread, a signal handler.
@@ -38,7 +44,8 @@ impl fmt::Display for ErrorKind {
             Self::Output(Some(path)) => write!(f, "cannot write `{}`", path.display()),
             Self::Output(None) => f.write_str("cannot write to stdout"),
             // What the engine could not do is in its own words.
-            Self::Scan => Ok(()),
+            Self::Scan | Self::Delete | Self::Guard => Ok(()),
+            Self::Input(path) => write!(f, "cannot read `{}`", path.display()),
             Self::Serve(Some(port)) => write!(f, "cannot run the bundled server on port {port}"),
             Self::Serve(None) => f.write_str("cannot run the bundled server"),
             Self::System(text) => f.write_str(text),
@@ -95,9 +102,12 @@ impl CommandError {
         match self.kind {
             ErrorKind::Usage(_) => Exit::Usage,
             ErrorKind::Interrupted => Exit::Interrupted,
+            ErrorKind::Guard => Exit::Guard,
             ErrorKind::Password(_)
             | ErrorKind::Output(_)
             | ErrorKind::Scan
+            | ErrorKind::Delete
+            | ErrorKind::Input(_)
             | ErrorKind::Serve(_)
             | ErrorKind::System(_) => Exit::Failed,
         }

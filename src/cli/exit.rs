@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::engine::delete::{DeleteReport, Halt};
+use crate::engine::event::Stop;
 use crate::engine::key::SkipReason;
 use crate::engine::report::{Completeness, IncompleteReason, ScanReport};
 use crate::engine::risk::Level;
@@ -72,6 +74,22 @@ impl Exit {
                     _ => Self::Done,
                 }
             }
+        }
+    }
+}
+
+impl Exit {
+    /// Decides on the end of a deletion: `skipped` keys of the selection were not planned at all.
+    pub fn of_deletion(report: &DeleteReport, skipped: u64) -> Self {
+        match &report.halt {
+            Some(Halt::Stopped(Stop::Interrupted)) => Self::Interrupted,
+            Some(Halt::Stopped(_) | Halt::Audit(_)) => Self::Failed,
+            Some(Halt::Guard(_)) => Self::Guard,
+            Some(Halt::KeysMax | Halt::BytesMax | Halt::Deadline | Halt::Lost(_) | Halt::Refused(_)) => {
+                Self::Partial
+            }
+            None if report.is_whole() && skipped == 0 => Self::Done,
+            None => Self::Partial,
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod args;
 pub mod bundled;
 mod command;
+mod consent;
 mod console;
 pub mod error;
 pub mod exit;
@@ -39,10 +40,12 @@ pub fn run(
     };
     let console = match &cli.command {
         Command::Scan(args) => Console::new(args.console, &around),
+        Command::Delete(args) => Console::new(args.console, &around),
         Command::Demo | Command::Serve(_) | Command::Completions(_) | Command::Man => Console::plain(&around),
     };
     let done = match &cli.command {
         Command::Scan(args) => command::scan(args, &around, &console),
+        Command::Delete(args) => command::delete(args, &around, &console),
         Command::Demo => command::demo(bundled, &around, &console),
         Command::Serve(args) => command::serve(args, bundled, &console),
         Command::Completions(args) => command::completions(args),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle as BarStyle};
 
+use crate::engine::delete::DeleteProgress;
 use crate::engine::event::Progress;
 use crate::engine::key::KeyName;
 
@@ -85,12 +86,43 @@ impl ProgressView {
         }
     }
 
+    /// Shows how far a deletion is.
+    pub(super) fn update_deletion(&mut self, progress: &DeleteProgress) {
+        match self {
+            Self::Bar(bar) => {
+                bar.set_length(progress.keys_total.max(1));
+                bar.set_position(progress.keys);
+                bar.set_message(describe_deletion(progress, KEY_CHARS_BAR));
+            }
+            Self::Plain { last } => {
+                let now = Instant::now();
+                if last.is_none_or(|last| now.duration_since(last) >= PLAIN_PERIOD) {
+                    *last = Some(now);
+                    let line = format!("progress: {}\n", describe_deletion(progress, KEY_CHARS));
+                    let _ = io::stderr().lock().write_all(line.as_bytes());
+                }
+            }
+            Self::None => {}
+        }
+    }
+
     /// Takes the bar away; the result follows.
     pub(super) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Says how far a deletion is.
+fn describe_deletion(progress: &DeleteProgress, key_chars: usize) -> String {
+    let mut line = format!("{}/{} keys", compact(progress.keys), compact(progress.keys_total));
+    let _ = write!(line, ", PING {:.1} ms", progress.canary.as_secs_f64() * 1e3);
+    if let Some((key, gone, total)) = &progress.taking_apart {
+        let of = total.map(|total| format!("/{}", compact(total))).unwrap_or_default();
+        let _ = write!(line, ", {} {}{of}", shortened(key, key_chars), compact(*gone));
+    }
+    super::console::printable(&line)
 }
 
 /// Says how far the scan is, in as few characters as a bar leaves.

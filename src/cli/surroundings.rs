@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, IsTerminal};
 
 /// Terminal and environment. No `Debug`: both variables may hold a password.
@@ -18,6 +19,12 @@ pub(super) struct Surroundings {
     pub(super) stdout_is_terminal: bool,
     /// Whether stderr is a terminal.
     pub(super) stderr_is_terminal: bool,
+    /// Whether stdin is a terminal.
+    pub(super) stdin_is_terminal: bool,
+    /// The user's name, for the audit.
+    pub(super) user: Option<String>,
+    /// This machine's name, for the audit.
+    pub(super) host: Option<String>,
     /// Columns of the terminal, where stdout is one.
     pub(super) columns: Option<u16>,
 }
@@ -34,7 +41,16 @@ impl Surroundings {
             no_color: dumb || variable("NO_COLOR").is_some(),
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal: io::stderr().is_terminal(),
+            stdin_is_terminal: io::stdin().is_terminal(),
+            user: variable("USER").or_else(|| variable("LOGNAME")).and_then(|name| name.into_string().ok()),
+            host: host_name().or_else(|| variable("HOSTNAME").and_then(|name| name.into_string().ok())),
             columns,
         }
     }
+}
+
+/// What Linux calls this machine.
+fn host_name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }

@@ -12,8 +12,8 @@ use crate::engine::risk::Level;
 use crate::engine::scan::TtlFilter;
 
 use super::value::{
-    Glob, level_parser, parse_bytes, parse_count, parse_count_from_one, parse_duration, parse_encoding,
-    parse_glob, parse_kind, parse_regex, parse_ttl,
+    Glob, level_parser, parse_bytes, parse_count, parse_duration, parse_encoding, parse_glob, parse_kind,
+    parse_regex, parse_ttl,
 };
 
 /// Which keys are wanted.
@@ -92,11 +92,4 @@ pub struct FilterArgs {
     /// The server knows it under any maxmemory policy but an LFU one.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub idle_over: Option<Duration>,
-
-    /// Measure about so many keys at random, not all
-    ///
-    /// They are found at random cursors. The report then says that it is a sample; the biggest keys may be
-    /// missing from it.
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = parse_count_from_one)]
-    pub sample: Option<u64>,
 }

@@ -6,6 +6,7 @@
 
 #[allow(clippy::doc_markdown, reason = "these comments are help texts, where backticks are noise")]
 mod connect;
+mod delete;
 mod filter;
 mod generate;
 #[allow(
@@ -23,6 +24,7 @@ mod value;
 use clap::{Parser, Subcommand};
 
 pub use connect::{ConnectArgs, TlsArgs, UrlText};
+pub use delete::{DeleteArgs, DeleteFormat, MethodArgs, RunArgs, SelectionArgs};
 pub use filter::FilterArgs;
 pub use generate::CompletionsArgs;
 pub use output::{ConsoleArgs, OutputArgs, ProgressStyle};
@@ -31,7 +33,7 @@ pub use scan::{DepthArgs, ScanArgs};
 pub use serve::ServeArgs;
 pub use url::{HOST_DEFAULT, PORT_DEFAULT, ServerUrl, UrlError};
 pub(crate) use url::{parse_host, redact};
-pub use value::{Glob, Rate, ValueError};
+pub use value::{Glob, Key, Rate, ValueError};
 
 /// Finds the keys that would stall a Redis or Valkey server, and says why
 ///
@@ -63,6 +65,17 @@ pub enum Command {
     /// reaped is freed by the server when anybody looks it up, a scan included; where
     /// `lazyfree-lazy-expire` is `no`, the scan says so. A scan reads INFO before it reads a key.
     Scan(Box<ScanArgs>),
+    /// Preview a deletion; with --safe, carry it out so that nobody notices
+    ///
+    /// Looks at the keys that are named, found by the filters, or listed in a file that `scan` wrote, and says of
+    /// each how it would be deleted, why so, and how long everybody would wait. That is all, unless --safe
+    /// is given. Then it asks, and deletes each key with the method that nobody notices, after one more
+    /// look right before it; what changed meanwhile is left alone. Everything is written to an audit
+    /// file, from which a run that was cut off can be finished.
+    ///
+    /// A filter whose condition cannot be tested for a key (the size where MEMORY USAGE is refused, say) leaves
+    /// the key alone.
+    Delete(Box<DeleteArgs>),
     /// Show what a scan finds, on the bundled server: no Redis needed
     ///
     /// Starts the bundled server inside this process on a free loopback port, fills it with a sample

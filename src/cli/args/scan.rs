@@ -2,6 +2,9 @@
 
 use clap::Args;
 
+use crate::engine::scan::Count;
+
+use super::value::{parse_count_from_one, parse_count_u32, parse_scan_count};
 use super::{ConnectArgs, ConsoleArgs, FilterArgs, OutputArgs, PaceArgs};
 
 /// What was typed after `bigkeys scan`.
@@ -28,9 +31,37 @@ pub struct ScanArgs {
 }
 
 /// How closely to look.
-#[derive(Debug, Clone, Copy, Default, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Server side")]
 pub struct DepthArgs {
+    /// Measure about so many keys at random, not all
+    ///
+    /// They are found at random cursors. The report then says that it is a sample; the biggest keys may be
+    /// missing from it.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = parse_count_from_one)]
+    pub sample: Option<u64>,
+
+    /// Keys per SCAN call: auto or a number
+    ///
+    /// `auto` adapts it to the measured time of the last call. A fixed number
+    /// above 10k blocks the server for milliseconds a call, and needs --i-know-this-blocks.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, default_value = "auto", value_parser = parse_scan_count)]
+    pub count: Count,
+
+    /// Elements that MEMORY USAGE samples in each key
+    ///
+    /// More is closer to the truth and blocks the server for longer; above 1000, and for 0 (all elements: 0.7 s for a million members),
+    /// --i-know-this-blocks is needed.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, default_value = "5", value_parser = parse_count_u32)]
+    pub samples: u32,
+
+    /// Allow settings that block the server
+    ///
+    /// Values of --samples and --count with which single commands block the server: for a replica that nobody
+    /// reads.
+    #[arg(long)]
+    pub i_know_this_blocks: bool,
+
     /// Count list nodes exactly, with DEBUG OBJECT
     ///
     /// Where the server and this user's permissions allow it, and for lists up to 1 MiB: DEBUG OBJECT serialises

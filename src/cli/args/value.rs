@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::engine::delete::Method;
 use crate::engine::key::{Encoding, KeyName, Kind};
 use crate::engine::report::Format;
 use crate::engine::risk::{Level, Thresholds};
@@ -216,6 +217,35 @@ pub(super) fn parse_ttl(text: &str) -> Result<TtlFilter, ValueError> {
 pub(super) fn parse_glob(text: &str) -> Result<Glob, ValueError> {
     let name = KeyName::parse(text).map_err(|error| ValueError::new(error.to_string()))?;
     Ok(Glob(name.as_bytes().to_vec()))
+}
+
+/// A key's name, typed plain or quoted Redis style (`'"\x00"'`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key(pub KeyName);
+
+/// Reads the name of a key, plain or quoted.
+///
+/// # Errors
+/// When a quoted name is not whole.
+pub(super) fn parse_key(text: &str) -> Result<Key, ValueError> {
+    KeyName::parse(text).map(Key).map_err(|error| ValueError::new(error.to_string()))
+}
+
+/// Reads a part of something: `10%`, `0%`.
+///
+/// # Errors
+/// When the text is no percentage from 0 to 1000.
+pub(super) fn parse_percentage(text: &str) -> Result<f64, ValueError> {
+    let wrong = || ValueError::new("expected a percentage such as 10% or 0%");
+    let number: f64 = text.trim().strip_suffix('%').ok_or_else(wrong)?.trim().parse().map_err(|_| wrong())?;
+    if (0.0..=1000.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
+}
+
+/// Parses `--method`.
+pub(super) fn method_parser() -> ValueParser {
+    PossibleValuesParser::new(Method::ALL.map(Method::as_str))
+        .map(|word| Method::from_word(&word).expect("clap has seen to it that it is one of these"))
+        .into()
 }
 
 /// Reads a regular expression on bytes.

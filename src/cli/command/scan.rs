@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime;
 
-use crate::cli::args::{PaceArgs, Rate, ScanArgs};
+use crate::cli::args::{DepthArgs, FilterArgs, PaceArgs, Rate, ScanArgs};
 use crate::cli::console::{self, Console};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::{Exit, keys_from_level};
@@ -190,7 +190,7 @@ async fn drive(
 }
 
 /// Tells a person what the engine says.
-fn tell(event: &Event<'_>, console: &Console) {
+pub(super) fn tell(event: &Event<'_>, console: &Console) {
     match event {
         Event::Started(server) if console.is_verbose() => {
             for line in describe(server) {
@@ -327,6 +327,7 @@ fn settle(
     ask: impl FnOnce(&str) -> io::Result<String>,
 ) -> Result<Settled, CommandError> {
     check_pace(&args.pace)?;
+    check_depth(&args.depth)?;
     check_files(&args.output.outputs)?;
     let terminal_form = if around.stdout_is_terminal { Format::Table } else { Format::Csv };
     let target = connect::settle(&args.connect, around, ask)?;
@@ -344,53 +345,67 @@ fn scan_config(args: &ScanArgs, endpoint: Endpoint, databases: Databases) -> Sca
     ScanConfig {
         endpoint,
         databases,
-        filter: Filter {
-            globs: filter.matches.iter().map(|glob| glob.0.clone()).collect(),
-            exclude_globs: filter.exclude.iter().map(|glob| glob.0.clone()).collect(),
-            regex: filter.regex.clone(),
-            kinds: filter.kinds.clone(),
-            encodings: filter.encodings.clone(),
-            bytes_min: filter.min_bytes,
-            elements_min: filter.min_elements,
-            allocations_min: filter.min_allocs,
-            level_min: filter.risk,
-            ttl: filter.ttl,
-            idle_over: filter.idle_over,
-        },
+        filter: settled_filter(filter),
         all_keys: output.all_keys,
         finds_every_match: false,
-        sample_keys: filter.sample,
-        rate: match pace.rate {
-            Rate::PerSecond(rate) => Some(rate),
-            Rate::Max => None,
-        },
-        count: pace.count,
+        sample_keys: depth.sample,
+        rate: settled_rate(pace.rate),
+        count: depth.count,
         latency_max: pace.max_latency,
         latency_abort: pace.abort_latency,
-        memory_samples: pace.samples,
+        memory_samples: depth.samples,
         exact_lists: depth.exact_lists,
-        exact_list_bytes_max: if pace.i_know_this_blocks { u64::MAX } else { EXACT_LIST_BYTES_MAX },
+        exact_list_bytes_max: if depth.i_know_this_blocks { u64::MAX } else { EXACT_LIST_BYTES_MAX },
         top: output.top,
         sort_by: output.sort,
         thresholds: output.levels,
     }
 }
 
-/// Refuses what would block the server, unless somebody insists.
-fn check_pace(pace: &PaceArgs) -> Result<(), CommandError> {
+/// Returns the conditions that the flags name.
+pub(super) fn settled_filter(args: &FilterArgs) -> Filter {
+    Filter {
+        globs: args.matches.iter().map(|glob| glob.0.clone()).collect(),
+        exclude_globs: args.exclude.iter().map(|glob| glob.0.clone()).collect(),
+        regex: args.regex.clone(),
+        kinds: args.kinds.clone(),
+        encodings: args.encodings.clone(),
+        bytes_min: args.min_bytes,
+        elements_min: args.min_elements,
+        allocations_min: args.min_allocs,
+        level_min: args.risk,
+        ttl: args.ttl,
+        idle_over: args.idle_over,
+    }
+}
+
+pub(super) fn settled_rate(rate: Rate) -> Option<f64> {
+    match rate {
+        Rate::PerSecond(rate) => Some(rate),
+        Rate::Max => None,
+    }
+}
+
+/// Refuses a guard that could only stop.
+pub(super) fn check_pace(pace: &PaceArgs) -> Result<(), CommandError> {
     if pace.abort_latency < pace.max_latency {
         return Err(CommandError::usage(format!(
-            "--abort-latency {} is below --max-latency {}: the scan would stop before it slows down",
+            "--abort-latency {} is below --max-latency {}: the run would stop before it slows down",
             milliseconds(pace.abort_latency),
             milliseconds(pace.max_latency)
         ))
         .hint("raise --abort-latency or lower --max-latency"));
     }
-    if pace.i_know_this_blocks {
+    Ok(())
+}
+
+/// Refuses what would block the server, unless somebody insists.
+fn check_depth(depth: &DepthArgs) -> Result<(), CommandError> {
+    if depth.i_know_this_blocks {
         return Ok(());
     }
     let insist = "use a replica that nobody reads, and add --i-know-this-blocks";
-    match (pace.samples, pace.count) {
+    match (depth.samples, depth.count) {
         (0, _) => Err(CommandError::usage(
             "--samples 0 makes MEMORY USAGE visit every element, and the server answers nobody meanwhile \
              (0.7 s for a million members)",

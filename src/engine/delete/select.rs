@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::{Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason};
-use crate::engine::live::{Link, LinkError, WriteAccess, probe_writes};
+use crate::engine::live::{Link, LinkError, WriteAccess, probe_server, probe_writes};
 use crate::engine::report::{
     Completeness, FindingReader, IncompleteReason, ListedKey, ReadError, ScanReport,
 };
@@ -19,6 +19,7 @@ use crate::engine::scan::{Count, Databases, KeySource, ScanConfig, ScanError, lo
 use crate::engine::tally::{Finding, SortBy};
 
 use super::config::DeleteConfig;
+use super::execute::Place;
 use super::expect::{Expected, Seen, has_ttl};
 use super::method::{choose, expiry_stall_ms};
 use super::plan::{LeftAlone, PlannedKey, Totals, WhyLeftAlone};
@@ -221,6 +222,19 @@ pub async fn plan(
         totals.stall_ms_max = 0.0;
     }
     Ok(Planned { profile, access, totals, warnings })
+}
+
+/// Finds out what a server is and what may be sent to it, for a plan that exists already.
+///
+/// # Errors
+/// When there is no connection.
+pub async fn survey(config: &DeleteConfig) -> Result<Place, SelectError> {
+    let lost = |error: LinkError| SelectError::Lost(error.to_string());
+    let link = Link::open(&config.endpoint, "bigkeys")
+        .await
+        .map_err(|error| SelectError::Scan(ScanError::Connect(error)))?;
+    let profile = probe_server(&link, config.endpoint.address.to_string()).await.map_err(lost)?.profile;
+    Ok(Place { profile, access: probe(config).await? })
 }
 
 async fn probe(config: &DeleteConfig) -> Result<WriteAccess, SelectError> {

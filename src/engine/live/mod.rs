@@ -34,6 +34,7 @@ pub use inspect::{
 };
 pub use keysizes::{Keysizes, KeysizesRow};
 pub use link::{Link, LinkError};
+pub(crate) use random::random;
 pub use redis::Value;
 pub use reply::{Refusal, RefusalKind, Reply, count as reply_count, text as reply_text};
 pub use state::{Monitors, ServerState};

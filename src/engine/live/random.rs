@@ -3,6 +3,6 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Returns a number that nobody can guess, from the standard library's random hasher keys.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -7,7 +7,7 @@ use super::words::{shorten, width};
 
 /// What a piece of text means; colour follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     #[default]
     Plain,
     Heading,
@@ -38,12 +38,12 @@ impl Tone {
 }
 
 /// Writes text with or without colour.
-pub(super) struct Painter {
-    pub(super) colour: bool,
+pub(crate) struct Painter {
+    pub(crate) colour: bool,
 }
 
 impl Painter {
-    pub(super) fn paint<'a>(&self, tone: Tone, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn paint<'a>(&self, tone: Tone, text: &'a str) -> Cow<'a, str> {
         match tone.code() {
             Some(code) if self.colour && !text.is_empty() => Cow::Owned(format!("\x1b[{code}m{text}\x1b[0m")),
             _ => Cow::Borrowed(text),
@@ -53,13 +53,13 @@ impl Painter {
 
 /// A cell of a grid.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cell {
-    pub(super) text: String,
-    pub(super) tone: Tone,
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
 }
 
 impl Cell {
-    pub(super) fn new(tone: Tone, text: impl Into<String>) -> Self {
+    pub(crate) fn new(tone: Tone, text: impl Into<String>) -> Self {
         Self { text: text.into(), tone }
     }
 }
@@ -72,21 +72,21 @@ impl<T: Into<String>> From<T> for Cell {
 
 /// Which side a column's text is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Left,
     Right,
 }
 
 /// A row of cells, with lines beneath that belong to it and have no columns.
 #[derive(Debug, Clone, Default)]
-pub(super) struct GridRow {
-    pub(super) cells: Vec<Cell>,
+pub(crate) struct GridRow {
+    pub(crate) cells: Vec<Cell>,
     /// Painted whole, cut where the page ends.
-    pub(super) beneath: Vec<Cell>,
+    pub(crate) beneath: Vec<Cell>,
 }
 
 /// A table. Columns are as wide as their text; one of them takes what is left.
-pub(super) struct Grid {
+pub(crate) struct Grid {
     columns: Vec<(&'static str, Side)>,
     flexible: usize,
     rows: Vec<GridRow>,
@@ -100,19 +100,19 @@ const FLEXIBLE_MIN: usize = 8;
 
 impl Grid {
     /// Makes a table; the column at the index `flexible` gives way.
-    pub(super) fn new(columns: Vec<(&'static str, Side)>, flexible: usize) -> Self {
+    pub(crate) fn new(columns: Vec<(&'static str, Side)>, flexible: usize) -> Self {
         Self { columns, flexible, rows: Vec::new() }
     }
 
-    pub(super) fn push(&mut self, row: GridRow) {
+    pub(crate) fn push(&mut self, row: GridRow) {
         self.rows.push(row);
     }
 
-    pub(super) fn row(&mut self, cells: Vec<Cell>) {
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.push(GridRow { cells, beneath: Vec::new() });
     }
 
-    pub(super) fn write(&self, output: &mut impl Write, page: usize, painter: &Painter) -> io::Result<()> {
+    pub(crate) fn write(&self, output: &mut impl Write, page: usize, painter: &Painter) -> io::Result<()> {
         let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| width(title)).collect();
         for row in &self.rows {
             for (index, cell) in row.cells.iter().enumerate() {
@@ -165,7 +165,7 @@ impl Grid {
 }
 
 /// Cuts text at the end to so many columns.
-pub(super) fn clip(text: &str, columns: usize) -> Cow<'_, str> {
+pub(crate) fn clip(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
     }
@@ -183,7 +183,7 @@ pub(super) fn clip(text: &str, columns: usize) -> Cow<'_, str> {
 }
 
 /// Breaks text at spaces into lines of at most so many columns. A word that is longer is cut in pieces.
-pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(FLEXIBLE_MIN);
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -4,7 +4,7 @@ mod csv;
 mod file;
 mod footer;
 mod format;
-mod grid;
+pub(crate) mod grid;
 mod json;
 mod model;
 mod ndjson;
@@ -14,7 +14,7 @@ mod row;
 pub(crate) mod sample;
 mod sink;
 mod table;
-mod words;
+pub(crate) mod words;
 mod writer;
 
 pub use self::csv::CsvWriter;

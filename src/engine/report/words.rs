@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthChar;
 use crate::engine::key::{KeyEncoding, KeyName};
 
 /// Returns a count in at most five characters: `9999`, `12.3k`, `4.56M`.
-pub(super) fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     if n < 10_000 {
         return n.to_string();
     }
@@ -19,7 +19,7 @@ pub(super) fn count(n: u64) -> String {
 }
 
 /// Returns a size: `640 B`, `3.00 GiB`.
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     if n < 1024 {
         return format!("{n} B");
     }
@@ -45,7 +45,7 @@ fn scaled(n: u64, base: u64, units: &[&str]) -> String {
 }
 
 /// Returns all digits, in groups: `1,048,576`.
-pub(super) fn exact(n: u64) -> String {
+pub(crate) fn exact(n: u64) -> String {
     let digits = n.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -58,13 +58,13 @@ pub(super) fn exact(n: u64) -> String {
 }
 
 /// Returns a number with its noun: `1 key`, `2 keys`.
-pub(super) fn counted(n: u64, noun: &str) -> String {
+pub(crate) fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", exact(n))
 }
 
 /// Returns a wait: `<0.1 ms`, `0.4 ms`, `12 ms`, `1.3 s`.
-pub(super) fn wait(ms: f64) -> String {
+pub(crate) fn wait(ms: f64) -> String {
     match ms {
         ms if !ms.is_finite() => "?".to_owned(),
         ms if ms < 0.05 => "<0.1 ms".to_owned(),
@@ -77,7 +77,7 @@ pub(super) fn wait(ms: f64) -> String {
 }
 
 /// Returns a round trip, with the digits that a canary has: `0.09`, `12.4`; in milliseconds.
-pub(super) fn latency_ms(latency: Duration) -> String {
+pub(crate) fn latency_ms(latency: Duration) -> String {
     let ms = latency.as_secs_f64() * 1e3;
     match ms {
         ms if ms < 9.995 => format!("{ms:.2}"),
@@ -87,7 +87,7 @@ pub(super) fn latency_ms(latency: Duration) -> String {
 }
 
 /// Returns a time to live in at most six characters, cut to two units: `59s`, `2h14m`, `45d`.
-pub(super) fn ttl(ttl: Duration) -> String {
+pub(crate) fn ttl(ttl: Duration) -> String {
     let s = ttl.as_secs();
     match s {
         0 if ttl.is_zero() => "0s".to_owned(),
@@ -106,7 +106,7 @@ fn two(high: u64, high_unit: &str, low: u64, low_unit: &str) -> String {
 }
 
 /// Returns how long something took: `20.9 s`, `3m12s`.
-pub(super) fn elapsed(elapsed: Duration) -> String {
+pub(crate) fn elapsed(elapsed: Duration) -> String {
     match elapsed.as_secs_f64() {
         s if s < 0.0995 => format!("{:.0} ms", s * 1e3),
         s if s < 59.95 => format!("{s:.1} s"),
@@ -115,12 +115,12 @@ pub(super) fn elapsed(elapsed: Duration) -> String {
 }
 
 /// Returns the width of text on a terminal, in columns.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
 /// Shortens text in the middle to so many columns: the end of a key says as much as its beginning.
-pub(super) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
+pub(crate) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
     // Text without width (combining marks) could go on forever in no column.
     let chars_max = columns * 4;
     if text.len() <= columns || (text.chars().nth(chars_max).is_none() && width(text) <= columns) {
@@ -148,7 +148,7 @@ fn fitting(
 
 /// Returns what a server or a user said, safe for a terminal: controls and hidden characters are escaped,
 /// all else stays.
-pub(super) fn safe(text: &str) -> Cow<'_, str> {
+pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
         return Cow::Borrowed(text);
     }
