@@ -206,8 +206,8 @@ impl Work<'_, '_, '_> {
     }
 
     async fn scan_once(&mut self) -> Result<(), Break> {
-        let mut pages = ChunkSizer::new(self.first_count(), 1, 4_000);
-        let mut pieces = ChunkSizer::new(REMOVE_MAX as u64 / 2, 1, REMOVE_MAX as u64);
+        let mut pages = ChunkSizer::new(self.first_count(), self.least_count(), 4_000);
+        let mut pieces = ChunkSizer::new(self.first_count(), self.least_count(), REMOVE_MAX as u64);
         self.session.gate().await?;
         let mut page = Some(self.launch_page("0", pages.size()));
         let mut removals: Vec<(Pending, u64)> = Vec::new();
@@ -299,6 +299,11 @@ impl Work<'_, '_, '_> {
         (PAGE_BYTES_MAX / mean.max(1)).clamp(1, 500)
     }
 
+    /// No chunk is smaller, however slow the answers are: a round trip costs as much as so many elements.
+    fn least_count(&self) -> u64 {
+        self.first_count().min(16)
+    }
+
     /// Returns the cursor and the names of a page.
     fn read_page(&self, value: Value) -> Option<(String, Vec<Vec<u8>>)> {
         let Value::Array(parts) = value else { return None };
@@ -319,7 +324,7 @@ impl Work<'_, '_, '_> {
     // ---- sorted sets
 
     async fn cut_zset(&mut self) -> Result<(), Break> {
-        let mut sizer = ChunkSizer::new(self.first_count(), 1, 20_000);
+        let mut sizer = ChunkSizer::new(self.first_count(), self.least_count(), 20_000);
         let mut left = self.length().await?;
         let mut pending: Option<(Pending, u64)> = None;
         loop {

@@ -185,6 +185,10 @@ fn into_io(error: csv::Error) -> io::Error {
 
 /// Keys of a plan that are shown.
 pub const SHOWN_MAX: usize = 20;
+/// Keys that DEL would not stall for either, and that are shown all the same: what the rest looks like.
+const SMALL_SHOWN_MAX: usize = 5;
+/// A stall below this is nobody's business.
+const UNNOTICED_MS: f64 = 0.05;
 /// Keys left alone that are shown.
 const LEFT_SHOWN_MAX: usize = 10;
 
@@ -205,6 +209,14 @@ impl Excerpt {
             self.worst.insert(at, key.clone());
             self.worst.truncate(SHOWN_MAX);
         }
+    }
+
+    /// Leaves out most of those that nobody would notice by any method.
+    fn worth_showing(&self) -> &[PlannedKey] {
+        let noticed =
+            self.worst.iter().take_while(|key| key.del_stall_ms.is_none_or(|ms| ms >= UNNOTICED_MS));
+        let shown = noticed.count().max(SMALL_SHOWN_MAX).min(self.worst.len());
+        &self.worst[..shown]
     }
 
     /// Takes a key that is left alone.
@@ -245,14 +257,15 @@ pub fn write_plan(
             ],
             0,
         );
-        for key in &excerpt.worst {
+        let shown = excerpt.worth_showing();
+        for key in shown {
             grid.push(GridRow {
                 cells: plan_cells(key),
                 beneath: vec![Cell::new(Tone::Dim, format!("  {}", key.reason))],
             });
         }
         grid.write(output, style.width, &painter)?;
-        let more = totals.keys.saturating_sub(excerpt.worst.len() as u64);
+        let more = totals.keys.saturating_sub(shown.len() as u64);
         if more > 0 {
             writeln!(output, "... and {} more", counted(more, "key"))?;
         }

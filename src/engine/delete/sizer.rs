@@ -1,7 +1,7 @@
 //! How large the next chunk is: so that the server takes about a millisecond for it.
 //!
-//! Shrinks at once, grows by half at a time: one chunk that is too large is seen by everybody, one that
-//! is too small by nobody. A resize of the server's table makes single chunks dear (redis#3876: 95 ms for
+//! Shrinks to a quarter at once, grows by half at a time: one chunk that is too large is seen by everybody,
+//! one that is too small by nobody. Not to less than a quarter, since one slow answer may be the network's. A resize of the server's table makes single chunks dear (redis#3876: 95 ms for
 //! 20 fields), so the size follows each measurement.
 
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) const CHUNK_TARGET: Duration = Duration::from_millis(1);
 /// The most that it grows from one chunk to the next.
 const GROWTH_MAX: f64 = 1.5;
+/// And the least that is left of it.
+const SHRINK_MAX: f64 = 0.25;
 
 /// Sizes chunks.
 #[derive(Debug, Clone)]
@@ -42,7 +44,9 @@ impl ChunkSizer {
         }
         let cost = cost.max(Duration::from_micros(1));
         let fitting = elements as f64 * self.target.as_secs_f64() / cost.as_secs_f64();
-        let next = fitting.min(self.size as f64 * GROWTH_MAX);
+        let size = self.size as f64;
+        // One more at least, or a chunk of one would never grow.
+        let next = fitting.clamp(size * SHRINK_MAX, (size * GROWTH_MAX).max(size + 1.0));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and clamped")]
         let next = next as u64;
         self.size = next.max(1).clamp(self.min, self.max);
@@ -56,10 +60,26 @@ mod tests {
     #[test]
     fn a_dear_chunk_shrinks_the_next_at_once_and_a_cheap_one_grows_it_slowly() {
         let mut sizer = ChunkSizer::new(400, 16, 4_000);
-        sizer.observe(400, Duration::from_millis(4));
+        sizer.observe(400, Duration::from_millis(2));
+        assert_eq!(sizer.size(), 200);
+        sizer.observe(200, Duration::from_secs(1));
+        assert_eq!(sizer.size(), 50);
+        sizer.observe(50, Duration::from_micros(1));
+        assert_eq!(sizer.size(), 75);
+    }
+
+    #[test]
+    fn a_chunk_of_one_grows_again() {
+        let mut sizer = ChunkSizer::new(1, 1, 4_000);
+        sizer.observe(1, Duration::from_micros(100));
+        assert_eq!(sizer.size(), 2);
+    }
+
+    #[test]
+    fn nothing_that_is_slow_shrinks_it_for_ever() {
+        let mut sizer = ChunkSizer::new(100, 16, 4_000);
+        sizer.observe(100, Duration::from_millis(1));
         assert_eq!(sizer.size(), 100);
-        sizer.observe(100, Duration::from_micros(10));
-        assert_eq!(sizer.size(), 150);
     }
 
     #[test]
@@ -71,6 +91,7 @@ mod tests {
         }
         assert_eq!(sizer.size(), 64);
         sizer.observe(64, Duration::from_secs(10));
+        sizer.observe(16, Duration::from_secs(10));
         assert_eq!(sizer.size(), 16);
     }
 
