@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal};
 
 /// Terminal and environment. No `Debug`: both variables may hold a password.
 #[derive(Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something to find around")]
 pub(super) struct Surroundings {
     /// `BIGKEYS_URL`, unless empty.
     pub(super) url: Option<OsString>,

@@ -167,7 +167,7 @@ pub struct RunArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Method")]
 pub struct MethodArgs {
-    /// One method for all: unlink, chunked, pad, expire ...
+    /// One method for all: unlink, chunked, pad, expire
     ///
     /// Without it, each key gets the one that nobody notices: unlink, pad, chunked, or quarantine where
     /// --quarantine-db allows it. `del` is only for small keys where UNLINK is not to be had.

@@ -6,6 +6,11 @@
 
 #[allow(clippy::doc_markdown, reason = "these comments are help texts, where backticks are noise")]
 mod connect;
+#[allow(
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    reason = "help texts; each flag is a switch of its own"
+)]
 mod delete;
 mod filter;
 mod generate;

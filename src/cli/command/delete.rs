@@ -272,7 +272,7 @@ impl Desk<'_> {
         if let Some(before) = &unfinished.lazy_expire_before {
             match self.runtime.block_on(put_lazy_expire_back(config, before)) {
                 Ok(()) => {
-                    self.console.note(&format!("lazyfree-lazy-expire is {before} again, as before the run"))
+                    self.console.note(&format!("lazyfree-lazy-expire is {before} again, as before the run"));
                 }
                 Err(why) => self.console.warn(&format!("lazyfree-lazy-expire could not be put back: {why}")),
             }
@@ -537,7 +537,8 @@ fn check_selection(args: &DeleteArgs) -> Result<(), CommandError> {
     let settled = settled_filter(filter);
     let takes_every_name = settled.globs.iter().all(|glob| glob.iter().all(|byte| *byte == b'*'));
     let by_name_only = crate::engine::scan::Filter { globs: Vec::new(), ..settled.clone() };
-    if !settled.is_empty() && !(takes_every_name && by_name_only.is_empty()) {
+    let takes_every_key = settled.is_empty() || (takes_every_name && by_name_only.is_empty());
+    if !takes_every_key {
         return Ok(());
     }
     if selection.all {

@@ -150,16 +150,7 @@ impl Work<'_, '_, '_> {
     /// Takes an answer that must be no refusal.
     async fn settle(&mut self, pending: Pending) -> Result<(Value, Duration), Break> {
         let Answer { reply, cost } = self.session.answer(pending).await?;
-        self.accept(reply).map(|value| (value, cost))
-    }
-
-    fn accept(&mut self, reply: Reply) -> Result<Value, Break> {
-        reply.map_err(|refusal| {
-            Break::End(match meaning(&refusal.message) {
-                Meaning::NoWrites => End::Halt(Halt::Refused(refusal.message)),
-                _ => End::Refused(refusal.message),
-            })
-        })
+        accept(reply).map(|value| (value, cost))
     }
 
     /// Sends a command once the gate is open, asks again while the server is not ready.
@@ -172,7 +163,7 @@ impl Work<'_, '_, '_> {
                 Err(refusal) if meaning(&refusal.message) == Meaning::NotNow => {
                     self.session.not_now(since, &refusal.message).await?;
                 }
-                reply => return self.accept(reply).map(|value| (value, answer.cost)),
+                reply => return accept(reply).map(|value| (value, answer.cost)),
             }
         }
     }
@@ -232,10 +223,10 @@ impl Work<'_, '_, '_> {
                 if !is_short {
                     self.session.gate().await?;
                 }
-                let sent = names.len() as u64;
+                let count_sent = names.len() as u64;
                 let words = if *self.target.kind == Kind::Set { "SREM" } else { "HDEL" };
                 let pending = self.session.launch(self.on_name(&[words]).args(names));
-                removals.push((pending, sent));
+                removals.push((pending, count_sent));
                 // One may be under way while we read the next page; none piles up.
                 while removals.len() > 1 {
                     spent += self.take_removal(&mut removals, &mut pieces).await?;
@@ -458,6 +449,16 @@ impl Work<'_, '_, '_> {
         self.chunk_done(0, cost);
         Ok(())
     }
+}
+
+/// Takes a reply that must be no refusal.
+fn accept(reply: Reply) -> Result<Value, Break> {
+    reply.map_err(|refusal| {
+        Break::End(match meaning(&refusal.message) {
+            Meaning::NoWrites => End::Halt(Halt::Refused(refusal.message)),
+            _ => End::Refused(refusal.message),
+        })
+    })
 }
 
 /// Cuts names into pieces that one command may hold.

@@ -360,12 +360,12 @@ impl Run<'_> {
             let (result, detail) = match done {
                 Done::Acted => (KeyResult::Deleted, None),
                 done => {
-                    let (result, detail, ends) = self.told(done, attempt > 1);
+                    let (result, detail, ends) = told(&done.into(), attempt > 1);
                     halt = halt.or(ends);
                     (result, Some(detail))
                 }
             };
-            self.outcome(planned, KeyOutcome { result, detail, ..shared.clone() })?;
+            self.outcome(planned, &KeyOutcome { result, detail, ..shared.clone() })?;
         }
         self.session.rest(cost).await;
         halt.map_or(Ok(()), Err)
@@ -390,19 +390,6 @@ impl Run<'_> {
             }
             reply => Ok(Some((reply, answer.cost))),
         }
-    }
-
-    /// Puts into words what was not an act; also whether the run ends with it.
-    fn told(&self, done: Done, is_repeat: bool) -> (KeyResult, String, Option<Halt>) {
-        let acted = match done {
-            Done::Acted => return (KeyResult::Deleted, String::new(), None),
-            Done::Changed(change) => Acted::Changed(change),
-            Done::Taken => Acted::Taken,
-            Done::Occupied(keys) => Acted::Occupied(keys),
-            Done::Refused(message) => Acted::Refused(message),
-            Done::Unreadable => Acted::Refused("the answer of the script makes no sense".to_owned()),
-        };
-        told(&acted, is_repeat)
     }
 
     // ---- one key
@@ -431,7 +418,7 @@ impl Run<'_> {
             victim_max: self.session.canary().take_max(),
         };
         self.session.progress.taking_apart = None;
-        self.outcome(planned, outcome)?;
+        self.outcome(planned, &outcome)?;
         halt.map_or(Ok(()), Err)
     }
 
@@ -442,7 +429,7 @@ impl Run<'_> {
         self.session.write_through(&intent)
     }
 
-    fn outcome(&mut self, planned: &PlannedKey, outcome: KeyOutcome) -> Result<(), Halt> {
+    fn outcome(&mut self, planned: &PlannedKey, outcome: &KeyOutcome) -> Result<(), Halt> {
         let ms = |duration: Duration| Some(rounded(duration.as_secs_f64() * 1e3));
         let mut record = AuditRecord::new(RecordKind::Outcome, &self.session.run_id).of(planned);
         record.result = Some(outcome.result);
@@ -465,7 +452,7 @@ impl Run<'_> {
                 self.session.progress.bytes.saturating_add(planned.bytes.unwrap_or(0));
         }
         self.session.progress.keys += 1;
-        self.session.emit(DeleteEvent::Outcome(planned, &outcome))
+        self.session.emit(DeleteEvent::Outcome(planned, outcome))
     }
 }
 

@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn an_idle_time_that_cannot_be_told_is_not_idle_enough() {
-        let expected = Expected { idle_min: Some(Duration::from_secs(60)), ..expected() };
+        let expected = Expected { idle_min: Some(Duration::from_mins(1)), ..expected() };
         assert_eq!(expected.compare(&seen()), Err(Change::Touched { idle: None }));
         let idle = Some(Duration::from_secs(61));
         assert_eq!(expected.compare(&Seen { idle, ..seen() }), Ok(()));

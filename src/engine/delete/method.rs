@@ -146,7 +146,7 @@ impl Case<'_> {
             Effect::Inline if stall_ms < UNNOTICED_MS => {
                 Ok(chosen(Method::Unlink, stall_ms, "freed at once, in less than a millisecond"))
             }
-            Effect::Inline => self.blind_spot(stall_ms),
+            Effect::Inline => Ok(self.blind_spot(stall_ms)),
             Effect::Unknown | Effect::None if self.can_chunk() => Ok(chosen(
                 Method::Chunked,
                 CHUNK_MS,
@@ -160,28 +160,28 @@ impl Case<'_> {
     }
 
     /// UNLINK would free it at once, and everybody would notice.
-    fn blind_spot(&self, stall_ms: f64) -> Result<Choice, String> {
+    fn blind_spot(&self, stall_ms: f64) -> Choice {
         match self.facts.kind {
-            Kind::Stream => Ok(chosen(
+            Kind::Stream => chosen(
                 Method::Chunked,
                 CHUNK_MS,
                 "the server does not count its pending entries, and would free them at once",
-            )),
-            _ if self.can_pad() => Ok(chosen(
+            ),
+            _ if self.can_pad() => chosen(
                 Method::Pad,
                 PAD_MS,
                 format!(
                     "few but large elements: {PADS} small ones more, and UNLINK leaves it to the background",
                     PADS = super::script::PADS
                 ),
-            )),
-            _ if self.can_quarantine() => Ok(chosen(
+            ),
+            _ if self.can_quarantine() => chosen(
                 Method::Quarantine,
                 QUARANTINE_MS,
                 "one large block: moved to the empty database, and flushed there in the background",
-            )),
-            _ if self.can_chunk() => Ok(chosen(Method::Chunked, CHUNK_MS, "UNLINK would free it at once")),
-            _ => Ok(chosen(Method::Unlink, stall_ms, "one block, which no method frees in pieces")),
+            ),
+            _ if self.can_chunk() => chosen(Method::Chunked, CHUNK_MS, "UNLINK would free it at once"),
+            _ => chosen(Method::Unlink, stall_ms, "one block, which no method frees in pieces"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::engine::key::KeyName;
+use crate::engine::key::{Encoding, KeyName};
 use crate::engine::report::TableStyle;
 use crate::engine::report::grid::{Cell, Grid, GridRow, Painter, Side, Tone};
 use crate::engine::report::words::{bytes, count, counted, elapsed, exact, latency_ms, safe, shorten, wait};
@@ -95,7 +95,7 @@ impl<'a> Cells<'a> {
     fn planned(key: &'a PlannedKey, result: &'static str) -> Self {
         Self {
             r#type: Some(key.kind.as_str()),
-            encoding: key.encoding.as_ref().map(|encoding| encoding.as_str()),
+            encoding: key.encoding.as_ref().map(Encoding::as_str),
             elements: key.elements,
             bytes: key.bytes,
             method: Some(key.method.as_str()),

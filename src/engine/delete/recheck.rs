@@ -45,6 +45,19 @@ pub(super) enum Acted {
     Refused(String),
 }
 
+impl From<Done> for Acted {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Acted => Self::Confirmed(Confirmed { window: None, cost: Duration::ZERO }),
+            Done::Changed(change) => Self::Changed(change),
+            Done::Taken => Self::Taken,
+            Done::Occupied(keys) => Self::Occupied(keys),
+            Done::Refused(message) => Self::Refused(message),
+            Done::Unreadable => Self::Refused("the answer of the script makes no sense".to_owned()),
+        }
+    }
+}
+
 /// Checks a key and acts on it.
 ///
 /// # Errors
@@ -61,16 +74,12 @@ pub(super) async fn act(
         match answer.reply {
             Err(refusal) if is_eval_refusal(&refusal) => session.access.eval = false,
             reply => {
-                let done = script::read(reply, &[expected]).pop();
-                return Ok(match done {
-                    Some(Done::Acted) => Acted::Confirmed(Confirmed { window: None, cost: answer.cost }),
-                    Some(Done::Changed(change)) => Acted::Changed(change),
-                    Some(Done::Taken) => Acted::Taken,
-                    Some(Done::Occupied(keys)) => Acted::Occupied(keys),
-                    Some(Done::Refused(message)) => Acted::Refused(message),
-                    Some(Done::Unreadable) | None => {
-                        Acted::Refused("the answer of the script makes no sense".to_owned())
+                let done = script::read(reply, &[expected]).pop().unwrap_or(Done::Unreadable);
+                return Ok(match done.into() {
+                    Acted::Confirmed(confirmed) => {
+                        Acted::Confirmed(Confirmed { cost: answer.cost, ..confirmed })
                     }
+                    acted => acted,
                 });
             }
         }

@@ -179,7 +179,7 @@ pub async fn plan(
             }
             Event::Finding(finding) => planner.finding(finding),
             Event::Skipped(skipped) => {
-                planner.skipped(&skipped.key, skipped.db, skipped.why, &skipped.detail)
+                planner.skipped(&skipped.key, skipped.db, skipped.why, skipped.detail.as_deref());
             }
             _ => {}
         }
@@ -332,14 +332,14 @@ impl Planner<'_, '_> {
         }
     }
 
-    fn skipped(&mut self, key: &KeyName, db: u32, why: SkipReason, detail: &Option<Box<str>>) {
+    fn skipped(&mut self, key: &KeyName, db: u32, why: SkipReason, detail: Option<&str>) {
         if let Some(pending) = &self.pending {
             pending.borrow_mut().remove(key);
         } else if why == SkipReason::Vanished {
             // A scan meets keys that go by themselves; nobody named them.
             return;
         }
-        let detail = detail.as_deref().map_or_else(|| why.as_str().to_owned(), ToOwned::to_owned);
+        let detail = detail.map_or_else(|| why.as_str().to_owned(), ToOwned::to_owned);
         match why {
             SkipReason::Vanished => {
                 self.leave(db, key.clone(), WhyLeftAlone::Gone, "there is no such key".to_owned());
@@ -462,7 +462,7 @@ impl Names {
     ) -> Result<Self, SelectError> {
         let mut rows = FindingReader::new(input).map_err(SelectError::File)?;
         let mut spools: BTreeMap<u32, Spool> = BTreeMap::new();
-        while let Some(row) = rows.next() {
+        for row in rows.by_ref() {
             let row = row.map_err(SelectError::File)?;
             if let Some(listed) = row.node.as_deref().filter(|listed| !config.any_node && *listed != node) {
                 return Err(SelectError::OtherNode {

@@ -9,11 +9,14 @@ use crate::engine::key::KeyName;
 /// Beginning of every tombstone's name.
 pub const TOMBSTONE_PREFIX: &str = "bigkeys:tombstone:";
 
+/// Numbers among which there is one for each slot.
+const TAGS_MAX: u64 = 1_000_000;
+
 /// Returns the tombstone of the key with this number in a run. No two runs have one in common.
 pub(super) fn tombstone(key: &KeyName, run_id: &str, seq: u64) -> KeyName {
     let slot = key.slot();
-    let tag = (0_u64..)
-        .map(|number| number.to_string())
+    let tag = (0..TAGS_MAX)
+        .map(|number: u64| number.to_string())
         .find(|tag| KeyName::from(tag.as_str()).slot() == slot)
         .expect("CRC16 reaches every slot with numbers of six digits");
     KeyName::from(format!("{TOMBSTONE_PREFIX}{{{tag}}}:{run_id}:{seq}").as_str())
