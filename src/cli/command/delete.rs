@@ -48,6 +48,16 @@ pub(in crate::cli) fn delete(
     around: &Surroundings,
     console: &Console,
 ) -> Result<Exit, CommandError> {
+    delete_to(args, around, console, Box::new(io::BufWriter::new(io::stdout())))
+}
+
+/// The same, with the rows for programs going elsewhere.
+pub(super) fn delete_to(
+    args: &DeleteArgs,
+    around: &Surroundings,
+    console: &Console,
+    rows: Box<dyn Write>,
+) -> Result<Exit, CommandError> {
     let settled = settle(args, around)?;
     for warning in &settled.warnings {
         console.warn(warning);
@@ -69,7 +79,7 @@ pub(in crate::cli) fn delete(
         around.stdout_is_terminal && settled.form != DeleteFormat::Table,
         console.bar(),
     );
-    let rows = Rows::new(settled.form)?;
+    let rows = Rows::new(settled.form, rows)?;
     let mut desk = Desk { args, around, console, interrupt, runtime, style, progress, rows };
     match &args.run.resume {
         Some(path) => desk.resume(&settled, path),
@@ -370,17 +380,17 @@ fn tell(event: &DeleteEvent<'_>, console: &Console) {
 /// Rows on stdout; none where people read.
 enum Rows {
     Table,
-    Writer(RowWriter<io::BufWriter<io::Stdout>>),
+    Writer(RowWriter<Box<dyn Write>>),
 }
 
 impl Rows {
-    fn new(form: DeleteFormat) -> Result<Self, CommandError> {
+    fn new(form: DeleteFormat, output: Box<dyn Write>) -> Result<Self, CommandError> {
         let form = match form {
             DeleteFormat::Table => return Ok(Self::Table),
             DeleteFormat::Csv => RowForm::Csv,
             DeleteFormat::Ndjson => RowForm::Ndjson,
         };
-        let writer = RowWriter::new(form, io::BufWriter::new(io::stdout())).map_err(stdout_error)?;
+        let writer = RowWriter::new(form, output).map_err(stdout_error)?;
         Ok(Self::Writer(writer))
     }
 

@@ -1,13 +1,30 @@
-//! `bigkeys demo`: the real scan of a real server, with nothing installed.
+//! `bigkeys demo`: the real scan and the real deletion on a real server, with nothing installed.
+
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::Parser;
+use tokio::runtime::{self, Runtime};
 
 use crate::cli::args::{Cli, Command};
 use crate::cli::bundled::{Bundled, BundledOptions};
-use crate::cli::console::Console;
+use crate::cli::console::{self, Console};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::Exit;
 use crate::cli::surroundings::Surroundings;
+use crate::engine::live::{
+    Address, Canary, Command as ServerCommand, Credentials, Endpoint, Link, ServerState, Timeouts,
+};
+use crate::engine::pace::Guard;
+
+/// Keys of the sample that are deleted in three ways, and what they are.
+const SUBJECTS: [(&str, &str); 2] = [
+    ("visitors:2026", "a set of 3 million members"),
+    ("orders", "a stream whose pending entries the server does not count"),
+];
+
+/// Time between two PINGs of the client that waits.
+const PING_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Runs `bigkeys demo`.
 pub(in crate::cli) fn demo(
@@ -27,10 +44,117 @@ pub(in crate::cli) fn demo(
     // The same words that anybody would type, so that the demo can do nothing that a scan cannot.
     let typed = ["bigkeys", "scan", "-p", &port, "--rate", "max", "--format", "table"];
     console.note(&typed.join(" "));
-    let cli = Cli::try_parse_from(typed).map_err(|error| CommandError::usage(error.to_string()))?;
-    let Command::Scan(args) = cli.command else { return Ok(Exit::Failed) };
+    let Command::Scan(args) = parse(&typed)? else { return Ok(Exit::Failed) };
     let exit = super::scan(&args, around, console)?;
-    console.note("now with your own: `bigkeys scan --host HOST -p PORT` reads only, and keeps to 10 000 commands a second");
+
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(failed("cannot start the runtime"))?;
+    let folder = tempfile::tempdir().map_err(failed("cannot make a temporary folder"))?;
+    let mut witness = Witness::start(&runtime, address)?;
+    let mut lines = vec![format!(
+        "\n{:<16} {:>10} {:>10} {:>16}   what another client waits, in ms (a PING every ms)",
+        "KEY", "DEL", "UNLINK", "delete --safe"
+    )];
+    for (index, (key, what)) in SUBJECTS.iter().enumerate() {
+        console.note(&format!("deleting `{key}`, {what}, in three ways"));
+        let by_command = ["DEL", "UNLINK"].map(|word| witness.waits_for(word, key));
+        let [del, unlink] = by_command;
+        let audit = folder.path().join(format!("{index}.csv")).display().to_string();
+        let typed = [
+            "bigkeys", "delete", key, "--safe", "--yes", "-p", &port, "--audit", &audit, "--format", "csv",
+            "--quiet",
+        ];
+        let Command::Delete(args) = parse(&typed)? else { return Ok(Exit::Failed) };
+        let quiet = Console::new(args.console, around);
+        witness.forget();
+        let deletion = super::delete::delete_to(&args, around, &quiet, Box::new(std::io::sink()))?;
+        let safe = witness.longest();
+        if deletion != Exit::Done {
+            return Ok(deletion);
+        }
+        lines.push(format!("{key:<16} {:>10} {:>10} {:>16}", ms(del?), ms(unlink?), ms(safe)));
+    }
+    lines.push(String::new());
+    console::print(lines.join("\n").as_bytes())?;
+    console.note("now with your own: `bigkeys scan --host HOST -p PORT -o keys.csv` reads only, and keeps to 10 000 commands a second");
+    console.note("then edit keys.csv, and look at `bigkeys delete --from keys.csv`: it only previews, unless you add --safe");
     console.note("`bigkeys scan --print-acl` prints the smallest ACL rule it needs; `bigkeys serve` keeps a sandbox running");
     Ok(exit)
+}
+
+fn parse(typed: &[&str]) -> Result<Command, CommandError> {
+    Ok(Cli::try_parse_from(typed).map_err(|error| CommandError::usage(error.to_string()))?.command)
+}
+
+fn ms(wait: Duration) -> String {
+    format!("{:.1}", wait.as_secs_f64() * 1e3)
+}
+
+/// Another client: it sends a PING every millisecond, and remembers the longest wait.
+struct Witness<'r> {
+    runtime: &'r Runtime,
+    link: Link,
+    canary: Canary,
+}
+
+impl<'r> Witness<'r> {
+    fn start(runtime: &'r Runtime, address: SocketAddr) -> Result<Self, CommandError> {
+        let endpoint = Endpoint {
+            address: Address::Tcp { host: address.ip().to_string(), port: address.port() },
+            credentials: Credentials::default(),
+            tls: None,
+            timeouts: Timeouts::default(),
+        };
+        // It only looks on.
+        let guard = Guard::new(Duration::MAX, Duration::MAX);
+        let (link, canary) = runtime
+            .block_on(async {
+                let link = Link::open(&endpoint, "bigkeys-demo").await?;
+                Ok((link, Canary::start(&endpoint, guard, PING_INTERVAL).await?))
+            })
+            .map_err(|error: crate::engine::live::ConnectError| {
+                CommandError::new(ErrorKind::Delete).because(error)
+            })?;
+        Ok(Self { runtime, link, canary })
+    }
+
+    /// Makes a copy of a key, deletes the copy with this command, and returns what was waited for it.
+    fn waits_for(&mut self, command: &str, key: &str) -> Result<Duration, CommandError> {
+        let copy = format!("{key}:copy");
+        self.run(&["COPY", key, &copy])?;
+        self.forget();
+        self.run(&[command, &copy])?;
+        Ok(self.longest())
+    }
+
+    fn run(&self, words: &[&str]) -> Result<(), CommandError> {
+        let failed = |why: String| CommandError::new(ErrorKind::Delete).because(std::io::Error::other(why));
+        let reply = self.runtime.block_on(self.link.run(&ServerCommand::new(words)));
+        reply
+            .map_err(|error| failed(error.to_string()))?
+            .map(|_| ())
+            .map_err(|refusal| failed(refusal.message))
+    }
+
+    /// Waits until nothing of before is under way, and begins anew.
+    fn forget(&mut self) {
+        self.runtime.block_on(async {
+            for _ in 0..1000 {
+                let state = ServerState::read(&self.link).await.ok().flatten();
+                let pending = state.and_then(|state| state.number("lazyfree_pending_objects"));
+                if pending.unwrap_or(0) == 0 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            tokio::time::sleep(20 * PING_INTERVAL).await;
+        });
+        self.canary.take_max();
+    }
+
+    /// Returns the longest wait since then, once the PING that is under way has come back.
+    fn longest(&self) -> Duration {
+        self.runtime.block_on(async { tokio::time::sleep(20 * PING_INTERVAL).await });
+        self.canary.take_max()
+    }
 }
