@@ -13,24 +13,20 @@
 
 #[path = "lab.rs"]
 mod lab;
+#[path = "victims.rs"]
+mod victims;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::{Connection, Server, describe, median, number, redis_7_0_15};
+use victims::{MARGIN, Waits, watch};
 
 const BIGKEYS: &str = env!("CARGO_BIN_EXE_bigkeys");
-const VICTIMS: usize = 4;
-/// Replies later than this are counted.
-const LATE: Duration = Duration::from_millis(10);
 /// Small keys in the keyspace, which KEYS and SCAN go through.
 const KEYS: u64 = 1_000_000;
 const ELEMENTS: u64 = 1_000_000;
 const EXPIRING: u64 = 250_000;
-/// Time before and after what is measured, and the least in all.
-const MARGIN: Duration = Duration::from_millis(500);
-const WINDOW: Duration = Duration::from_secs(2);
 /// From setting the TTLs of the storm to when they are due.
 const STORM_IN: Duration = Duration::from_secs(8);
 
@@ -86,7 +82,6 @@ fn main() {
             if round == 1 {
                 println!("{name}: {}.\n", describe(&mut driver));
             }
-            driver.run("SET hot value");
             driver.run(&format!("DEBUG POPULATE {KEYS}"));
             for (case, title) in CASES {
                 prepare(&mut driver, case);
@@ -134,58 +129,16 @@ fn clean_up(driver: &mut Connection) {
 
 fn measure(server: &Server, driver: &mut Connection, index: usize, case: Case) -> Run {
     let storm = (case == Case::Expiry).then(|| set_the_storm(driver));
-    let (watching, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let connections: Vec<Connection> = (0..VICTIMS).map(|_| server.connect()).collect();
     driver.run("CONFIG RESETSTAT");
-    thread::scope(|scope| {
-        let (watching, done) = (&watching, &done);
-        let victims: Vec<_> = connections
-            .into_iter()
-            .map(|connection| scope.spawn(move || victim(connection, watching, done)))
-            .collect();
+    let until_the_storm = || {
         if let Some(due) = storm {
             sleep_until(due.saturating_sub(MARGIN));
         }
-        watching.store(true, Ordering::Relaxed);
-        let started = Instant::now();
-        thread::sleep(MARGIN);
-        let took = act(driver, case);
-        thread::sleep(MARGIN.max(WINDOW.saturating_sub(started.elapsed())));
-        watching.store(false, Ordering::Relaxed);
-        done.store(true, Ordering::Relaxed);
-        let mut waits: Vec<Duration> =
-            victims.into_iter().flat_map(|victim| victim.join().expect("a victim ends")).collect();
-        waits.sort_unstable();
-        let at = |part: f64| {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-            let index = (part * (waits.len() - 1) as f64) as usize;
-            waits[index].as_micros() as f64
-        };
-        Run {
-            server: index,
-            case,
-            replies: waits.len(),
-            p50: at(0.5),
-            p99: at(0.99),
-            max: at(1.0),
-            late: waits.iter().filter(|wait| **wait > LATE).count() as f64,
-            took: took.unwrap_or_else(|| server_us(driver, case) as f64),
-        }
-    })
-}
-
-/// Loops GET; keeps the waits that began or ended while someone was watching.
-fn victim(mut connection: Connection, watching: &AtomicBool, done: &AtomicBool) -> Vec<Duration> {
-    let mut waits = Vec::with_capacity(1 << 16);
-    while !done.load(Ordering::Relaxed) {
-        let watched = watching.load(Ordering::Relaxed);
-        let started = Instant::now();
-        connection.run_unheard("GET hot");
-        if watched || watching.load(Ordering::Relaxed) {
-            waits.push(started.elapsed());
-        }
-    }
-    waits
+    };
+    let (Waits { replies, p50, p99, max, late }, took) = watch(server, until_the_storm, || {
+        act(driver, case).unwrap_or_else(|| server_us(driver, case) as f64)
+    });
+    Run { server: index, case, replies, p50, p99, max, late, took }
 }
 
 /// Gives the command; returns microseconds where the server does not count them.

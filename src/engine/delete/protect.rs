@@ -78,3 +78,31 @@ mod tests {
         assert_eq!(protection.covers(&KeyName::from("cart:x"), true), None);
     }
 }
+
+#[cfg(test)]
+mod page {
+    use std::fmt::Write;
+
+    use super::PROTECTED_BY_DEFAULT;
+
+    /// `BIGKEYS_BLESS=1` writes the list anew.
+    #[test]
+    fn the_page_lists_what_is_protected() {
+        const BEGIN: &str = "<!-- protected: generated -->\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/deletion-safety.md");
+        let page = std::fs::read_to_string(path).expect("the page is there");
+        let mut list = "\n| pattern | whose |\n|---|---|\n".to_owned();
+        for (glob, whose) in PROTECTED_BY_DEFAULT {
+            writeln!(list, "| `{glob}` | {whose} |").expect("writing to a String never fails");
+        }
+        list.push('\n');
+        let (head, rest) = page.split_once(BEGIN).expect("the page has a list");
+        let (old, tail) = rest.split_once("<!-- end -->").expect("the list has an end");
+        if std::env::var_os("BIGKEYS_BLESS").is_some() {
+            std::fs::write(path, format!("{head}{BEGIN}{list}<!-- end -->{tail}"))
+                .expect("the page is writable");
+            return;
+        }
+        assert_eq!(old, list, "BIGKEYS_BLESS=1 cargo test --lib protected writes it anew");
+    }
+}
