@@ -56,6 +56,10 @@ mod room {
         fn seed(&self, address: SocketAddr) -> io::Result<()> {
             seed::fill(address)
         }
+
+        fn seed_again(&self, address: SocketAddr, key: &str) -> io::Result<()> {
+            seed::fill_again(address, key)
+        }
     }
 
     fn config(options: &BundledOptions) -> io::Result<Config> {

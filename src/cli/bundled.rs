@@ -42,4 +42,10 @@ pub trait Bundled {
     /// # Errors
     /// When it does not answer.
     fn seed(&self, address: SocketAddr) -> io::Result<()>;
+
+    /// Makes a giant of the sample anew, after it was deleted: `visitors:2026`.
+    ///
+    /// # Errors
+    /// When the server does not answer, or it is another key.
+    fn seed_again(&self, address: SocketAddr, key: &str) -> io::Result<()>;
 }

@@ -27,9 +27,31 @@ pub fn fill(address: SocketAddr) -> io::Result<()> {
     client.flush()
 }
 
+/// The set that everybody would notice.
+pub const VISITORS: &str = "visitors:2026";
+/// Makes the key anew that the demo deletes more than once.
+///
+/// As it was made at first: a COPY lies in memory in the order in which it is freed, and goes ten times as
+/// fast.
+///
+/// # Errors
+/// As [`fill`]; and when it is another key.
+pub fn fill_again(address: SocketAddr, key: &str) -> io::Result<()> {
+    let mut client = Client::connect(address)?;
+    match key {
+        VISITORS => visitors(&mut client)?,
+        _ => return Err(io::Error::other(format!("`{key}` is not made anew"))),
+    }
+    client.flush()
+}
+
+fn visitors(client: &mut Client) -> io::Result<()> {
+    client.many("SADD", VISITORS, 3_000_000, |n, args| args.push(format!("visitor:{n:07}")))
+}
+
 /// Keys that stall a server when they are deleted.
 fn giants(client: &mut Client) -> io::Result<()> {
-    client.many("SADD", "visitors:2026", 3_000_000, |n, args| args.push(format!("visitor:{n:07}")))?;
+    visitors(client)?;
     client.many("HSET", "cart:index", 250_000, |n, args| {
         args.extend([format!("cart:{n}"), format!("user:{};items:{}", n * 7 % 250_000, n % 9)]);
     })?;

@@ -1,5 +1,6 @@
 //! `bigkeys demo`: the real scan and the real deletion on a real server, with nothing installed.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,11 +18,8 @@ use crate::engine::live::{
 };
 use crate::engine::pace::Guard;
 
-/// Keys of the sample that are deleted in three ways, and what they are.
-const SUBJECTS: [(&str, &str); 2] = [
-    ("visitors:2026", "a set of 3 million members"),
-    ("orders", "a stream whose pending entries the server does not count"),
-];
+/// The key of the sample that is deleted in three ways.
+const SUBJECT: &str = "visitors:2026";
 
 /// Time between two PINGs of the client that waits.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
@@ -51,31 +49,32 @@ pub(in crate::cli) fn demo(
     let runtime = runtime.map_err(failed("cannot start the runtime"))?;
     let folder = tempfile::tempdir().map_err(failed("cannot make a temporary folder"))?;
     let mut witness = Witness::start(&runtime, address)?;
-    let mut lines = vec![format!(
-        "\n{:<16} {:>10} {:>10} {:>16}   what another client waits, in ms (a PING every ms)",
-        "KEY", "DEL", "UNLINK", "delete --safe"
-    )];
-    for (index, (key, what)) in SUBJECTS.iter().enumerate() {
-        console.note(&format!("deleting `{key}`, {what}, in three ways"));
-        let by_command = ["DEL", "UNLINK"].map(|word| witness.waits_for(word, key));
-        let [del, unlink] = by_command;
-        let audit = folder.path().join(format!("{index}.csv")).display().to_string();
-        let typed = [
-            "bigkeys", "delete", key, "--safe", "--yes", "-p", &port, "--audit", &audit, "--format", "csv",
-            "--quiet",
-        ];
-        let Command::Delete(args) = parse(&typed)? else { return Ok(Exit::Failed) };
-        let quiet = Console::new(args.console, around);
-        witness.forget();
-        let deletion = super::delete::delete_to(&args, around, &quiet, Box::new(std::io::sink()))?;
-        let safe = witness.longest();
-        if deletion != Exit::Done {
-            return Ok(deletion);
-        }
-        lines.push(format!("{key:<16} {:>10} {:>10} {:>16}", ms(del?), ms(unlink?), ms(safe)));
+    console.note(&format!(
+        "deleting `{SUBJECT}` in three ways, while another client sends a PING every millisecond"
+    ));
+    let mut waits = Vec::new();
+    for word in ["DEL", "UNLINK"] {
+        waits.push((word, witness.waits_for(word, SUBJECT)?));
+        bundled.seed_again(address, SUBJECT).map_err(failed("cannot fill the bundled server"))?;
     }
-    lines.push(String::new());
-    console::print(lines.join("\n").as_bytes())?;
+    let audit = folder.path().join("audit.csv").display().to_string();
+    let typed = [
+        "bigkeys", "delete", SUBJECT, "--safe", "--yes", "-p", &port, "--audit", &audit, "--format", "csv",
+        "--quiet",
+    ];
+    let Command::Delete(args) = parse(&typed)? else { return Ok(Exit::Failed) };
+    let quiet = Console::new(args.console, around);
+    witness.forget();
+    let deletion = super::delete::delete_to(&args, around, &quiet, Box::new(std::io::sink()))?;
+    if deletion != Exit::Done {
+        return Ok(deletion);
+    }
+    waits.push(("bigkeys delete --safe", witness.longest()));
+    let mut text = format!("\nWhat another client waited at the most while `{SUBJECT}` went by\n");
+    for (way, wait) in waits {
+        let _ = writeln!(text, "  {way:<22} {:>7.1} ms", wait.as_secs_f64() * 1e3);
+    }
+    console::print(text.as_bytes())?;
     console.note("now with your own: `bigkeys scan --host HOST -p PORT -o keys.csv` reads only, and keeps to 10 000 commands a second");
     console.note("then edit keys.csv, and look at `bigkeys delete --from keys.csv`: it only previews, unless you add --safe");
     console.note("`bigkeys scan --print-acl` prints the smallest ACL rule it needs; `bigkeys serve` keeps a sandbox running");
@@ -84,10 +83,6 @@ pub(in crate::cli) fn demo(
 
 fn parse(typed: &[&str]) -> Result<Command, CommandError> {
     Ok(Cli::try_parse_from(typed).map_err(|error| CommandError::usage(error.to_string()))?.command)
-}
-
-fn ms(wait: Duration) -> String {
-    format!("{:.1}", wait.as_secs_f64() * 1e3)
 }
 
 /// Another client: it sends a PING every millisecond, and remembers the longest wait.
@@ -118,12 +113,10 @@ impl<'r> Witness<'r> {
         Ok(Self { runtime, link, canary })
     }
 
-    /// Makes a copy of a key, deletes the copy with this command, and returns what was waited for it.
+    /// Deletes a key with this command, and returns what was waited for it.
     fn waits_for(&mut self, command: &str, key: &str) -> Result<Duration, CommandError> {
-        let copy = format!("{key}:copy");
-        self.run(&["COPY", key, &copy])?;
         self.forget();
-        self.run(&[command, &copy])?;
+        self.run(&[command, key])?;
         Ok(self.longest())
     }
 
