@@ -191,5 +191,6 @@ fn demo_shows_each_thing_that_it_says_it_shows() {
     }
     assert!(table.contains("high"), "{table}");
     assert!(table.contains("complete:"), "{table}");
-    drop(outcome.stderr_has("bigkeys scan --host HOST"));
+    assert!(table.contains("bigkeys delete --safe"), "{table}");
+    drop(outcome.stderr_has("bigkeys scan --host HOST").stderr_has("bigkeys delete --from"));
 }
