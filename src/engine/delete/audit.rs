@@ -365,27 +365,73 @@ impl Form {
         let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
         if matches!(suffix, "ndjson" | "jsonl" | "json") { Self::Ndjson } else { Self::Csv }
     }
+}
 
-    fn line(self, record: &AuditRecord) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Csv => {
-                let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-                writer.serialize(record).map_err(io::Error::other)?;
-                writer.into_inner().map_err(|error| io::Error::other(error.to_string()))
+/// Writes lines in either form.
+#[derive(Debug)]
+enum Lines<W: Write> {
+    Csv(Box<csv::Writer<W>>),
+    Ndjson(BufWriter<W>),
+}
+
+impl<W: Write> Lines<W> {
+    fn new(form: Form, output: W) -> Self {
+        match form {
+            Form::Csv => {
+                let mut builder = csv::WriterBuilder::new();
+                builder.has_headers(false).buffer_capacity(BUFFER_BYTES);
+                Self::Csv(Box::new(builder.from_writer(output)))
             }
-            Self::Ndjson => {
-                let mut line = serde_json::to_vec(record)?;
-                line.push(b'\n');
-                Ok(line)
+            Form::Ndjson => Self::Ndjson(BufWriter::with_capacity(BUFFER_BYTES, output)),
+        }
+    }
+
+    fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
+        match self {
+            Self::Csv(writer) => writer.serialize(record).map_err(csv_error),
+            Self::Ndjson(writer) => {
+                serde_json::to_writer(&mut *writer, record)?;
+                writer.write_all(b"\n")
             }
         }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Csv(writer) => writer.flush(),
+            Self::Ndjson(writer) => writer.flush(),
+        }
+    }
+
+    fn get_ref(&self) -> &W {
+        match self {
+            Self::Csv(writer) => writer.get_ref(),
+            Self::Ndjson(writer) => writer.get_ref(),
+        }
+    }
+
+    fn into_inner(self) -> io::Result<W> {
+        match self {
+            Self::Csv(writer) => writer.into_inner().map_err(|error| io::Error::other(error.to_string())),
+            Self::Ndjson(writer) => writer.into_inner().map_err(io::IntoInnerError::into_error),
+        }
+    }
+}
+
+/// Bytes written, and read, at a time.
+const BUFFER_BYTES: usize = 64 << 10;
+
+fn csv_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 
 /// A plan in the making: a file beside the audit to be, which has no name of its own yet.
 #[derive(Debug)]
 pub struct PlanFile {
-    writer: BufWriter<NamedTempFile>,
+    lines: Lines<NamedTempFile>,
     form: Form,
     path: PathBuf,
 }
@@ -403,16 +449,12 @@ impl PlanFile {
             ));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new().prefix(".bigkeys-").suffix(".tmp").tempfile_in(folder)?;
-        let mut plan = Self {
-            writer: BufWriter::with_capacity(64 << 10, file),
-            form: Form::of(path),
-            path: path.to_owned(),
-        };
-        if plan.form == Form::Csv {
-            writeln!(plan.writer, "{}", COLUMNS.join(","))?;
+        let mut file = tempfile::Builder::new().prefix(".bigkeys-").suffix(".tmp").tempfile_in(folder)?;
+        let form = Form::of(path);
+        if form == Form::Csv {
+            writeln!(file, "{}", COLUMNS.join(","))?;
         }
-        Ok(plan)
+        Ok(Self { lines: Lines::new(form, file), form, path: path.to_owned() })
     }
 
     /// Adds a line.
@@ -420,12 +462,12 @@ impl PlanFile {
     /// # Errors
     /// When the disk is full, say.
     pub fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
-        self.writer.write_all(&self.form.line(record)?)
+        self.lines.write(record)
     }
 
     /// Returns the path of the temporary file.
     pub fn temporary_path(&self) -> &Path {
-        self.writer.get_ref().path()
+        self.lines.get_ref().path()
     }
 
     /// Syncs the plan to the disk, and gives the file its name: from here on it is the audit.
@@ -433,18 +475,17 @@ impl PlanFile {
     /// # Errors
     /// When the file exists by now, or cannot be written.
     pub fn adopt(self) -> io::Result<Audit> {
-        let file = self.writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let file = self.lines.into_inner()?;
         file.as_file().sync_all()?;
         let file = file.persist_noclobber(&self.path).map_err(|error| error.error)?;
-        Ok(Audit { writer: BufWriter::new(file), form: self.form, path: self.path })
+        Ok(Audit { lines: Lines::new(self.form, file), path: self.path })
     }
 }
 
 /// An audit that grows.
 #[derive(Debug)]
 pub struct Audit {
-    writer: BufWriter<File>,
-    form: Form,
+    lines: Lines<File>,
     path: PathBuf,
 }
 
@@ -458,7 +499,7 @@ impl Audit {
         let whole = end_of_last_line(&mut file)?;
         file.set_len(whole)?;
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { writer: BufWriter::new(file), form: Form::of(path), path: path.to_owned() })
+        Ok(Self { lines: Lines::new(Form::of(path), file), path: path.to_owned() })
     }
 
     /// Returns the file's path.
@@ -466,12 +507,12 @@ impl Audit {
         &self.path
     }
 
-    /// Adds a line, and hands it to the system.
+    /// Adds a line. It is on its way with [`Audit::flush`], and safe with [`Audit::sync`].
     ///
     /// # Errors
     /// When the disk is full, say.
     pub fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
-        self.writer.write_all(&self.form.line(record)?)
+        self.lines.write(record)
     }
 
     /// Sees to it that everything is on the disk.
@@ -479,8 +520,8 @@ impl Audit {
     /// # Errors
     /// When it is not.
     pub fn sync(&mut self) -> io::Result<()> {
-        self.writer.flush()?;
-        self.writer.get_ref().sync_data()
+        self.lines.flush()?;
+        self.lines.get_ref().sync_data()
     }
 
     /// Hands everything to the system: it outlives this process, if not a power cut.
@@ -488,7 +529,7 @@ impl Audit {
     /// # Errors
     /// When the disk is full, say.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        self.lines.flush()
     }
 }
 
@@ -561,7 +602,7 @@ impl AuditReader {
     /// When it cannot be opened, or is none.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
         let mut reader = Self {
-            lines: BufReader::with_capacity(64 << 10, File::open(path)?),
+            lines: BufReader::with_capacity(BUFFER_BYTES, File::open(path)?),
             form: Form::of(path),
             line: 0,
             buffer: Vec::new(),
@@ -597,12 +638,17 @@ impl AuditReader {
         match form {
             Form::Ndjson => serde_json::from_slice(line).map(Some).map_err(|error| bad(error.to_string())),
             Form::Csv => {
-                let mut reader =
-                    csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(line);
+                let mut reader = csv::ReaderBuilder::new()
+                    .has_headers(false)
+                    .buffer_capacity(line.len().clamp(1, BUFFER_BYTES))
+                    .from_reader(line);
                 let mut record = csv::StringRecord::new();
                 reader.read_record(&mut record).map_err(|error| bad(error.to_string()))?;
-                let header = csv::StringRecord::from(COLUMNS.to_vec());
-                record.deserialize(Some(&header)).map(Some).map_err(|error| bad(error.to_string()))
+                if record.len() != COLUMNS.len() {
+                    return Err(bad(format!("{} cells, and not {}", record.len(), COLUMNS.len())));
+                }
+                // By position: the header is the one that we write.
+                record.deserialize(None).map(Some).map_err(|error| bad(error.to_string()))
             }
         }
     }

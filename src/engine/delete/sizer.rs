@@ -1,8 +1,9 @@
 //! How large the next chunk is: so that the server takes about a millisecond for it.
 //!
 //! Shrinks to a quarter at once, grows by half at a time: one chunk that is too large is seen by everybody,
-//! one that is too small by nobody. Not to less than a quarter, since one slow answer may be the network's. A resize of the server's table makes single chunks dear (redis#3876: 95 ms for
-//! 20 fields), so the size follows each measurement.
+//! one that is too small by nobody. But what is measured is a round trip, and where CPUs are scarce a single
+//! slow one says more of them than of the chunk: it is believed when the next is slow as well, or when it is very
+//! slow. A resize of the server's table makes single chunks dear (redis#3876: 95 ms for 20 fields).
 
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ pub(super) const CHUNK_TARGET: Duration = Duration::from_millis(1);
 const GROWTH_MAX: f64 = 1.5;
 /// And the least that is left of it.
 const SHRINK_MAX: f64 = 0.25;
+/// A chunk that takes so many times the target is dear, whatever the one before was.
+const SURELY_DEAR: u32 = 8;
 
 /// Sizes chunks.
 #[derive(Debug, Clone)]
@@ -20,12 +23,14 @@ pub(super) struct ChunkSizer {
     min: u64,
     max: u64,
     target: Duration,
+    /// What an element of the last chunk cost, in seconds.
+    last: Option<f64>,
 }
 
 impl ChunkSizer {
     /// Makes a sizer that begins with `first` elements and stays within bounds.
     pub(super) fn new(first: u64, min: u64, max: u64) -> Self {
-        Self { size: first.clamp(min, max), min, max, target: CHUNK_TARGET }
+        Self { size: first.clamp(min, max), min, max, target: CHUNK_TARGET, last: None }
     }
 
     /// Returns the size of the next chunk.
@@ -42,8 +47,10 @@ impl ChunkSizer {
             }
             return;
         }
-        let cost = cost.max(Duration::from_micros(1));
-        let fitting = elements as f64 * self.target.as_secs_f64() / cost.as_secs_f64();
+        let each = cost.max(Duration::from_micros(1)).as_secs_f64() / elements as f64;
+        let last = self.last.replace(each).unwrap_or(each);
+        let believed = if cost > SURELY_DEAR * self.target { each } else { each.min(last) };
+        let fitting = self.target.as_secs_f64() / believed;
         let size = self.size as f64;
         // One more at least, or a chunk of one would never grow.
         let next = fitting.clamp(size * SHRINK_MAX, (size * GROWTH_MAX).max(size + 1.0));
@@ -58,14 +65,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dear_chunk_shrinks_the_next_at_once_and_a_cheap_one_grows_it_slowly() {
+    fn a_very_dear_chunk_shrinks_the_next_at_once_and_a_cheap_one_grows_it_slowly() {
         let mut sizer = ChunkSizer::new(400, 16, 4_000);
-        sizer.observe(400, Duration::from_millis(2));
-        assert_eq!(sizer.size(), 200);
-        sizer.observe(200, Duration::from_secs(1));
-        assert_eq!(sizer.size(), 50);
-        sizer.observe(50, Duration::from_micros(1));
-        assert_eq!(sizer.size(), 75);
+        sizer.observe(400, Duration::from_millis(100));
+        assert_eq!(sizer.size(), 100);
+        sizer.observe(100, Duration::from_micros(1));
+        assert_eq!(sizer.size(), 150);
+    }
+
+    #[test]
+    fn a_slow_chunk_is_believed_when_the_next_is_slow_as_well() {
+        let mut sizer = ChunkSizer::new(400, 16, 4_000);
+        sizer.observe(400, Duration::from_millis(1));
+        sizer.observe(400, Duration::from_millis(4));
+        assert_eq!(sizer.size(), 400);
+        sizer.observe(400, Duration::from_millis(4));
+        assert_eq!(sizer.size(), 100);
     }
 
     #[test]
