@@ -3,6 +3,7 @@
 //! ```text
 //! run      who, where, with what
 //! plan     one for each key, before anything happens      skip   one for each key left alone
+//! begin    the server, right before the first intent
 //! intent   synced to the disk before the first write to a key (or to a batch of small ones)
 //! outcome  after it        hold, setting   what the run waited for, what it changed and put back
 //! end      how the run ended
@@ -37,6 +38,8 @@ pub enum RecordKind {
     Plan,
     /// A key that will not.
     Skip,
+    /// The plan is about to be carried out: on which server.
+    Begin,
     /// A write is about to be made.
     Intent,
     /// What became of a key.
@@ -329,6 +332,7 @@ impl AuditRecord {
             reason: self.reason.clone().unwrap_or_default(),
             stall_ms: self.predicted_stall_ms.unwrap_or(0.0),
             del_stall_ms: self.del_stall_ms,
+            observed_at: humantime::parse_rfc3339(&self.at).ok()?,
         })
     }
 }

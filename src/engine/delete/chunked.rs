@@ -15,11 +15,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::key::{Flavour, KeyName, Kind, Version};
+use crate::engine::key::{Expiry, Flavour, KeyName, Kind, Version};
 use crate::engine::live::{Command, LinkError, Reply, Value, reply_count, reply_text};
 use crate::engine::risk::LAZYFREE_THRESHOLD;
 
-use super::recheck::Confirmed;
+use super::expect::Expected;
+use super::recheck::{self, Acted, Confirmed};
+use super::script::Act;
 use super::session::{Answer, Halt, Meaning, Pending, Session, meaning};
 use super::sizer::ChunkSizer;
 
@@ -34,6 +36,8 @@ const PAGE_BYTES_MAX: u64 = 256 << 10;
 const PASSES_MAX: u32 = 3;
 /// Times that a broken connection is made again for one key.
 const RECONNECTS_MAX: u32 = 5;
+/// Bytes that the last UNLINK may free at once.
+const REST_BYTES_MAX: u64 = 1 << 20;
 /// Elements that a last DEL may free at once where UNLINK is not to be had: 0.2 ms.
 const LAST_DEL_MAX: u64 = 10_000;
 
@@ -41,6 +45,8 @@ const LAST_DEL_MAX: u64 = 10_000;
 pub(super) struct Target<'a> {
     /// The key, or its tombstone.
     pub(super) name: &'a KeyName,
+    /// It still has the name by which everybody knows it.
+    pub(super) in_place: bool,
     /// What to call it in progress.
     pub(super) shown: &'a KeyName,
     pub(super) db: u32,
@@ -283,11 +289,25 @@ impl Work<'_, '_, '_> {
 
     /// COUNT of the first page: small where elements are large, since each costs its bytes.
     fn first_count(&self) -> u64 {
-        let mean = match (self.target.bytes, self.target.elements) {
+        (PAGE_BYTES_MAX / self.mean_bytes().max(1)).clamp(1, 500)
+    }
+
+    /// Bytes of an element, as planned.
+    fn mean_bytes(&self) -> u64 {
+        match (self.target.bytes, self.target.elements) {
             (Some(bytes), Some(elements)) => bytes / elements.max(1),
             _ => 64,
-        };
-        (PAGE_BYTES_MAX / mean.max(1)).clamp(1, 500)
+        }
+    }
+
+    /// Returns how many elements are left to the last UNLINK, which frees them at once. None, where 64 of
+    /// them are what the chunks are for.
+    fn rest_max(&self) -> u64 {
+        if self.mean_bytes().saturating_mul(LAZYFREE_THRESHOLD) > REST_BYTES_MAX {
+            0
+        } else {
+            LAZYFREE_THRESHOLD
+        }
     }
 
     /// No chunk is smaller, however slow the answers are: a round trip costs as much as so many elements.
@@ -317,10 +337,11 @@ impl Work<'_, '_, '_> {
     async fn cut_zset(&mut self) -> Result<(), Break> {
         let mut sizer = ChunkSizer::new(self.first_count(), self.least_count(), 20_000);
         let mut left = self.length().await?;
+        let rest = self.rest_max();
         let mut pending: Option<(Pending, u64)> = None;
         loop {
             let mut next = None;
-            if left > LAZYFREE_THRESHOLD {
+            if left > rest {
                 self.session.gate().await?;
                 let size = sizer.size().min(left);
                 // From the end: as cheap as the beginning, or cheaper.
@@ -348,15 +369,13 @@ impl Work<'_, '_, '_> {
     // ---- lists
 
     async fn cut_list(&mut self) -> Result<(), Break> {
-        let mean = match (self.target.bytes, self.target.elements) {
-            (Some(bytes), Some(elements)) => bytes / elements.max(1),
-            _ => 64,
-        };
+        let mean = self.mean_bytes();
         // Whole nodes go at once: 8 KB of small elements each.
         let first = (PAGE_BYTES_MAX / mean.max(1)).clamp(1, 10_000);
         let mut sizer = ChunkSizer::new(first, 1, 1_000_000);
         let mut left = self.length().await?;
-        while left > LAZYFREE_THRESHOLD {
+        let rest = self.rest_max();
+        while left > rest {
             let size = sizer.size().min(left);
             self.session.gate().await?;
             let command = self.on_name(&["LTRIM"]).number(0).number(-i128::from(size) - 1);
@@ -436,17 +455,47 @@ impl Work<'_, '_, '_> {
     // ---- the rest
 
     async fn remove_rest(&mut self) -> Result<(), Break> {
-        if self.session.access.unlink {
-            let (_, cost) = self.ask(&self.on_name(&["UNLINK"])).await?;
-            self.chunk_done(0, cost);
+        let left = self.length().await?;
+        if left == 0 && *self.target.kind != Kind::Stream {
+            // It went with its last element, and whoever has that name now is somebody else.
             return Ok(());
         }
-        let left = self.length().await?;
-        if left > LAST_DEL_MAX {
+        if !self.session.access.unlink && left > LAST_DEL_MAX {
             return Err(Break::End(End::Rest(left)));
         }
-        let (_, cost) = self.ask(&self.on_name(&["DEL"])).await?;
-        self.chunk_done(0, cost);
+        let act = if self.session.access.unlink { Act::Unlink } else { Act::Del };
+        if self.target.in_place {
+            return self.remove_rest_in_place(&act).await;
+        }
+        let word = if act == Act::Unlink { "UNLINK" } else { "DEL" };
+        match self.ask(&self.on_name(&[word])).await {
+            Ok((_, cost)) => self.chunk_done(0, cost),
+            // What could not be found out before: it counts as allowed until it is refused.
+            Err(Break::End(End::Refused(message)))
+                if act == Act::Unlink && meaning(&message) == Meaning::Denied =>
+            {
+                self.session.access.unlink = false;
+                return Box::pin(self.remove_rest()).await;
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    }
+
+    /// Others may have made another key of that name by now: only what is left of this one goes.
+    async fn remove_rest_in_place(&mut self, act: &Act<'_>) -> Result<(), Break> {
+        let left = match self.target.elements {
+            Some(elements) if *self.target.kind != Kind::Stream => elements,
+            _ => 0,
+        };
+        let expected =
+            Expected::new(self.target.kind, None, Some(left), None, Expiry::Unknown, 0.0, None).at_most();
+        self.session.gate().await?;
+        match recheck::act(self.session, self.target.name, &expected, act).await? {
+            Acted::Confirmed(confirmed) => self.chunk_done(0, confirmed.cost),
+            Acted::Refused(message) => return Err(Break::End(End::Refused(message))),
+            Acted::Changed(_) | Acted::Taken | Acted::Occupied(_) => {}
+        }
         Ok(())
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::key::{KeyName, Role, ServerProfile};
+use crate::engine::key::{Access, Expiry, KeyName, Role, ServerProfile};
 use crate::engine::live::{
     Canary, Command, ConnectError, DELETE_INTERVAL, Link, LinkError, Monitors, ServerState, WriteAccess,
 };
 use crate::engine::pace::Guard;
+use crate::engine::report::server_version;
 use crate::engine::risk::LAZYFREE_THRESHOLD;
 use crate::engine::scan::canary_summary;
 
@@ -34,6 +35,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const SCRIPT_KEYS_MAX: u64 = 1_000;
 /// Times that the same thing is tried over a connection that breaks.
 const ATTEMPTS_MAX: u32 = 4;
+/// The server counts idle time in whole seconds, by a clock that it reads ten times a second.
+const IDLE_RESOLUTION: Duration = Duration::from_secs(2);
 /// Time between two looks at how much waits for the background thread.
 const MEMORY_PERIOD: Duration = Duration::from_millis(100);
 
@@ -111,6 +114,11 @@ pub async fn execute(
         Canary::start(&config.endpoint, guard, DELETE_INTERVAL).await.map_err(ExecuteError::Connect)?;
     let monitors_before = Monitors::read(&link).await.map_err(lost)?;
     let state_before = ServerState::read(&link).await.map_err(lost)?;
+    let mut begin = AuditRecord::new(RecordKind::Begin, run_id);
+    begin.node = Some(profile.node.clone());
+    begin.server_version = Some(server_version(&profile));
+    begin.server_run_id.clone_from(&profile.run_id);
+    audit.write(&begin).map_err(|error| ExecuteError::Audit(error.to_string()))?;
     let switched = if config.lazy_expire_while_running {
         let switched = LazyExpire::switch_on(&link, audit, run_id).await?;
         profile.lazyfree.expire = Some(true);
@@ -277,7 +285,15 @@ impl Run<'_> {
 
     fn expected(&self, planned: &PlannedKey) -> Expected {
         let config = self.session.config;
-        planned.expected(config.tolerance, config.filter.idle_over)
+        let idle_min = config.filter.idle_over.map(|idle| {
+            if self.session.profile.allows(Access::ClientNoTouch) {
+                return idle;
+            }
+            // The plan's own look counted as a use. Since then, there should have been none.
+            let since = planned.observed_at.elapsed().unwrap_or_default();
+            idle.min(since.saturating_sub(IDLE_RESOLUTION))
+        });
+        planned.expected(config.tolerance, idle_min)
     }
 
     // ---- many small keys
@@ -597,6 +613,7 @@ impl OneKey<'_> {
         let planned = self.planned;
         let target = Target {
             name: self.grave.as_ref().unwrap_or(&planned.key),
+            in_place: self.grave.is_none(),
             shown: &planned.key,
             db: planned.db,
             kind: &planned.kind,
@@ -610,7 +627,11 @@ impl OneKey<'_> {
         };
         match self.apart.end.take() {
             None if self.grave.is_none() => {
-                (KeyResult::Deleted, Some("taken apart in place: RENAME is not to be had".to_owned()), None)
+                let mut words = "taken apart in place: RENAME is not to be had".to_owned();
+                if !run.session.access.eval && !run.session.access.transactions {
+                    words.push_str("; neither are EVAL and WATCH, so that the check was a step of its own");
+                }
+                (KeyResult::Deleted, Some(words), None)
             }
             None => (KeyResult::Deleted, confirmed.window.map(window_words), None),
             Some(End::Halt(halt)) => (KeyResult::Unfinished, Some(format!("{halt}; {place}")), Some(halt)),
@@ -641,10 +662,16 @@ async fn exists(session: &mut Session<'_>, key: &KeyName) -> Result<bool, LinkEr
 
 /// Spreads keys over as much time again, so that they do not all expire in one second. The same key of the
 /// same plan always gets the same time.
+///
+/// A key that goes sooner by itself keeps its time: it would otherwise live longer because of us.
 fn jittered(after: Duration, planned: &PlannedKey) -> Duration {
     // The golden ratio spreads consecutive numbers evenly.
     let part = (planned.seq as f64 * 0.618_033_988_749_895).fract();
-    after + after.mul_f64(part)
+    let spread = after + after.mul_f64(part);
+    match planned.expiry {
+        Expiry::In(ttl) => spread.min(ttl),
+        Expiry::Never | Expiry::Unknown => spread,
+    }
 }
 
 /// `lazyfree-lazy-expire` as it was before the run.

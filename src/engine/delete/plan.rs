@@ -1,7 +1,7 @@
 //! What will be done to which key. A plan is complete before anything happens, and acting on it chooses
 //! nothing new except to skip or to stop.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::engine::key::{Encoding, Expiry, KeyFacts, KeyName, Kind};
 use crate::engine::risk::Verdict;
@@ -40,6 +40,8 @@ pub struct PlannedKey {
     pub stall_ms: f64,
     /// Prediction for DEL, in milliseconds. `None`: not known.
     pub del_stall_ms: Option<f64>,
+    /// When it was looked at.
+    pub observed_at: SystemTime,
 }
 
 impl PlannedKey {
@@ -59,6 +61,7 @@ impl PlannedKey {
             reason: choice.reason,
             stall_ms: choice.stall_ms,
             del_stall_ms: del_stall_ms(verdict),
+            observed_at: facts.observed_at,
             key: facts.key,
         }
     }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::key::{Encoding, KeyName, Kind};
-use crate::engine::live::{Command, LinkError, Refusal, Reply, Value, reply_count, reply_text};
+use crate::engine::live::{Command, LinkError, Refusal, Reply, Value, accept, reply_count, reply_text};
 
 use super::expect::{Change, Expected, Seen, Size};
 use super::script::{self, Act, Done, PADS};
@@ -104,7 +104,7 @@ async fn without_script(
     if session.access.transactions {
         let watch = session.run(Command::new(&["WATCH"]).arg(key.as_bytes())).await?;
         match watch.reply {
-            Ok(_) => return watched(session, key, expected, commands).await,
+            Ok(_) => return watched(session, key, expected, commands, act).await,
             Err(refusal) if is_command_refusal(&refusal) => session.access.transactions = false,
             Err(refusal) => return Ok(Acted::Refused(refusal.message)),
         }
@@ -121,10 +121,11 @@ async fn without_script(
     for command in commands {
         let answer = session.run(command).await?;
         cost += answer.cost;
-        if let Some(not) = refused(answer.reply, act) {
+        if let Some(not) = refused(&answer.reply, act) {
             return Ok(not);
         }
     }
+    afterwards(session, act).await?;
     Ok(Acted::Confirmed(Confirmed { window: Some(since.elapsed()), cost }))
 }
 
@@ -134,6 +135,7 @@ async fn watched(
     key: &KeyName,
     expected: &Expected,
     commands: Vec<Command>,
+    act: &Act<'_>,
 ) -> Result<Acted, LinkError> {
     let checked = look(session, key, expected).await?.and_then(|seen| match expected.compare(&seen) {
         Ok(()) => Ok(()),
@@ -164,15 +166,12 @@ async fn watched(
     Ok(match done.reply {
         Ok(Value::Nil) => Acted::Changed(Change::Meanwhile),
         Ok(Value::Array(replies)) => {
-            let refusal = replies.into_iter().find_map(|reply| match reply {
-                Value::ServerError(error) => {
-                    Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+            match replies.into_iter().find_map(|reply| refused(&accept(reply), act)) {
+                Some(not) => not,
+                None => {
+                    afterwards(session, act).await?;
+                    Acted::Confirmed(Confirmed { window: None, cost: done.cost })
                 }
-                _ => None,
-            });
-            match refusal {
-                Some(message) => Acted::Refused(message),
-                None => Acted::Confirmed(Confirmed { window: None, cost: done.cost }),
             }
         }
         Ok(_) => Acted::Refused("the answer of EXEC makes no sense".to_owned()),
@@ -180,9 +179,17 @@ async fn watched(
     })
 }
 
-fn refused(reply: Reply, act: &Act<'_>) -> Option<Acted> {
+/// What follows an act and may fail. Where PERSIST is refused, the tombstone keeps its TTL.
+async fn afterwards(session: &mut Session<'_>, act: &Act<'_>) -> Result<(), LinkError> {
+    if let Act::Rename { tombstone, persist: true } = act {
+        session.run(Command::new(&["PERSIST"]).arg(tombstone.as_bytes())).await?;
+    }
+    Ok(())
+}
+
+fn refused(reply: &Reply, act: &Act<'_>) -> Option<Acted> {
     match (reply, act) {
-        (Err(refusal), _) => Some(Acted::Refused(refusal.message)),
+        (Err(refusal), _) => Some(Acted::Refused(refusal.message.clone())),
         (Ok(Value::Int(0)), Act::Rename { .. }) => Some(Acted::Taken),
         // It was there a moment ago.
         (Ok(Value::Int(0)), Act::Unlink | Act::Del | Act::Expire { .. }) => {
@@ -199,13 +206,7 @@ fn commands(key: &KeyName, kind: &Kind, act: &Act<'_>) -> Option<Vec<Command>> {
         Act::Unlink => vec![one(&["UNLINK"])],
         Act::Del => vec![one(&["DEL"])],
         Act::Check => Vec::new(),
-        Act::Rename { tombstone, persist } => {
-            let mut commands = vec![one(&["RENAMENX"]).arg(tombstone.as_bytes())];
-            if *persist {
-                commands.push(Command::new(&["PERSIST"]).arg(tombstone.as_bytes()));
-            }
-            commands
-        }
+        Act::Rename { tombstone, .. } => vec![one(&["RENAMENX"]).arg(tombstone.as_bytes())],
         Act::Expire { after } => vec![one(&["PEXPIRE"]).number(as_ms(*after))],
         Act::Pad { member, list_element_bytes } => {
             let members = (1..=PADS).map(|index| format!("{member}{index}"));

@@ -62,7 +62,8 @@ function act.del(key) ask('DEL', key) end
 -- arg1: take the TTL off, so that expiry cannot free the tombstone at once.
 function act.rename(key)
   if ask('RENAMENX', key, KEYS[2]) == 0 then return {'taken'} end
-  if arg1 == '1' then ask('PERSIST', KEYS[2]) end
+  -- Where PERSIST is refused, the tombstone keeps its TTL: it is renamed by now.
+  if arg1 == '1' then redis.pcall('PERSIST', KEYS[2]) end
 end
 
 -- Adds members until the server counts the value as much work, and leaves it to the background.

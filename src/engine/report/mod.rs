@@ -27,7 +27,7 @@ pub use model::{
 };
 pub use ndjson::NdjsonWriter;
 pub use read::{FindingReader, ListedKey, ReadError};
-pub use row::COLUMNS;
+pub use row::{COLUMNS, server_version};
 pub use sink::{OutputError, Sink};
 pub use table::{TableStyle, TableWriter};
 pub use writer::FindingWriter;

@@ -146,7 +146,7 @@ pub(super) fn address(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns `Redis 7.0.15`. Called for each row, so only what a server named itself is checked.
-pub(super) fn server_version(server: &ServerProfile) -> String {
+pub fn server_version(server: &ServerProfile) -> String {
     let text = format!("{} {}", server.flavour, server.version);
     match server.flavour {
         Flavour::Redis | Flavour::Valkey => text,
