@@ -22,6 +22,7 @@ pub(super) struct Interrupt(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     requested: AtomicBool,
+    ends_at_once: AtomicBool,
     notify: Notify,
     leftovers: Mutex<Vec<PathBuf>>,
 }
@@ -49,7 +50,7 @@ impl Interrupt {
                     if received.is_none() {
                         return;
                     }
-                    if state.request() {
+                    if state.request() || state.ends_at_once.load(Ordering::SeqCst) {
                         state.end_now();
                     }
                 }
@@ -74,6 +75,11 @@ impl Interrupt {
     #[cfg(test)]
     pub(super) fn request(&self) {
         self.0.request();
+    }
+
+    /// From now on the first signal ends the process, or does not any more.
+    pub(super) fn ends_at_once(&self, at_once: bool) {
+        self.0.ends_at_once.store(at_once, Ordering::SeqCst);
     }
 
     /// Names a temporary file to remove if the process has to end at once.

@@ -4,6 +4,7 @@ mod bench;
 mod candidates;
 mod cases;
 mod changes;
+mod delete_breaks;
 mod facts;
 mod faults;
 mod filters;

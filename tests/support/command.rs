@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -30,6 +30,7 @@ pub(crate) struct Bigkeys {
     dir: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    stdin: Option<Vec<u8>>,
     timeout: Duration,
 }
 
@@ -39,6 +40,7 @@ impl Bigkeys {
             dir: dir.to_owned(),
             args: args.iter().map(OsString::from).collect(),
             env: Vec::new(),
+            stdin: None,
             timeout: Duration::from_mins(2),
         }
     }
@@ -55,6 +57,12 @@ impl Bigkeys {
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Gives it these bytes on stdin; without, there is nothing to read.
+    pub(crate) fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
         self
     }
 
@@ -88,11 +96,15 @@ impl Bigkeys {
             .env("LANG", "C.UTF-8")
             .env("RUST_BACKTRACE", "1")
             .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
+            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary under test can be started");
+        if let (Some(bytes), Some(mut stdin)) = (self.stdin.clone(), child.stdin.take()) {
+            // It may end before it has read all.
+            thread::spawn(move || stdin.write_all(&bytes));
+        }
         let stdout = collect(child.stdout.take().expect("stdout is a pipe"));
         let (stderr, lines) = collect_with_copy(child.stderr.take().expect("stderr is a pipe"));
         let deadline = Instant::now() + self.timeout;
@@ -122,6 +134,13 @@ fn collect_with_copy(mut from: impl Read + Send + 'static) -> (JoinHandle<Vec<u8
         bytes
     });
     (reader, receiver)
+}
+
+/// Sends a signal, and returns whether the process was there.
+pub(crate) fn signal(pid: u32, name: &str) -> bool {
+    // The shell's own `kill` is everywhere; a signal of ours would need `unsafe`.
+    let status = Command::new("sh").args(["-c", "kill -\"$0\" \"$1\"", name, &pid.to_string()]).status();
+    status.expect("there is a shell").success()
 }
 
 /// A command that runs.
@@ -158,12 +177,29 @@ impl Running {
     /// Sends SIGINT, as Ctrl-C does.
     #[track_caller]
     pub(crate) fn interrupt(&self) {
-        // The shell's own `kill` is everywhere; a signal of ours would need `unsafe`.
-        let status = Command::new("sh")
-            .args(["-c", "kill -INT \"$0\"", &self.child.id().to_string()])
-            .status()
-            .expect("there is a shell");
-        assert!(status.success(), "the command was gone before it could be interrupted");
+        self.signal("INT");
+    }
+
+    /// Sends a signal by its name.
+    #[track_caller]
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(signal(self.child.id(), name), "the command was gone before it got SIG{name}");
+    }
+
+    /// Kills it at once, as the system does when memory is short, and waits until it is gone. Returns
+    /// whether it was still running.
+    pub(crate) fn kill(&mut self) -> bool {
+        let was_running = matches!(self.child.try_wait(), Ok(None));
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        was_running
+    }
+
+    /// Returns the most memory that it ever had in use, in KiB. `None`: it has ended, or this is no Linux.
+    pub(crate) fn memory_kib_max(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().trim_end_matches("kB").trim().parse().ok()
     }
 
     /// Waits until the command ends.
@@ -217,6 +253,11 @@ impl Outcome {
             self.scene()
         );
         self
+    }
+
+    /// Returns the exit code; `None`: a signal ended it.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.code()
     }
 
     /// Checks that stderr holds this text.

@@ -6,6 +6,7 @@
 
 mod certs;
 mod command;
+mod deletion;
 mod fill;
 mod lab;
 mod proxy;
@@ -14,7 +15,8 @@ mod scan;
 mod server;
 
 pub(crate) use certs::Certificates;
-pub(crate) use command::{Bigkeys, Exit, Outcome};
+pub(crate) use command::{Bigkeys, Exit, Outcome, signal};
+pub(crate) use deletion::{AuditLog, Keyspace, snapshot};
 pub(crate) use lab::Lab;
 pub(crate) use proxy::{Action, Proxy, Request, once_before};
 pub(crate) use resp::{Client, Value};

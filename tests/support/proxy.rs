@@ -50,6 +50,9 @@ pub(crate) enum Action {
     Delay(Duration),
     /// Close the connection.
     Drop,
+    /// Send it on, and close the connection when so many bytes of its reply have been passed on, or half of
+    /// them if it has fewer.
+    Cut(usize),
 }
 
 impl Action {
@@ -110,6 +113,7 @@ enum Owed {
     FromServer(Option<Box<dyn FnOnce(Value) -> Value + Send>>, Duration),
     Ours(Value),
     Silence,
+    Part(usize),
 }
 
 /// Starts the two threads of one connection.
@@ -147,6 +151,7 @@ fn forward_commands(
             Action::Delay(delay) => (Owed::FromServer(None, delay), true),
             Action::Reply(value) => (Owed::Ours(value), false),
             Action::Hang => (Owed::Silence, false),
+            Action::Cut(bytes) => (Owed::Part(bytes), true),
             Action::Drop => break,
         };
         if forwarded {
@@ -176,6 +181,13 @@ fn forward_replies(mut client: &TcpStream, server: TcpStream, owed: &mpsc::Recei
             Owed::Silence => {
                 // Until the client gives up and closes.
                 while owed.recv().is_ok() {}
+                return;
+            }
+            Owed::Part(bytes) => {
+                let Ok(Some(reply)) = Value::read(&mut reader) else { return };
+                buffer.clear();
+                reply.write(&mut buffer);
+                let _ = client.write_all(&buffer[..bytes.min(buffer.len() / 2)]);
                 return;
             }
         };

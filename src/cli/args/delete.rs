@@ -67,13 +67,14 @@ pub struct SelectionArgs {
     /// Rows may have been removed, sorted and added, and columns too, as long as there is one named
     /// `key`. What the file says of a key is compared with what is there: a key that is another by now is
     /// left alone. One row that cannot be read, and nothing is deleted.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "listed")]
     pub from: Option<PathBuf>,
 
     /// Take rows that were found on another server
     ///
-    /// For a file that was scanned on a replica, or under another name of the same server.
-    #[arg(long, requires = "from")]
+    /// For a file that was scanned on a replica, or under another name of the same server; and with --resume,
+    /// for a server that took over.
+    #[arg(long, requires = "listed")]
     pub any_node: bool,
 
     /// Allow a selection that takes every key
@@ -130,7 +131,7 @@ pub struct RunArgs {
     /// Finish a run that was cut off, from its audit
     ///
     /// Only what its plan held is deleted, and what is not the key of the plan any more is left alone.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "from", "audit"])]
+    #[arg(long, value_name = "FILE", group = "listed", conflicts_with_all = ["keys", "from", "audit"])]
     pub resume: Option<PathBuf>,
 
     /// Stop after so many keys, exit 3

@@ -21,8 +21,8 @@ use crate::cli::surroundings::Surroundings;
 use crate::engine::delete::{
     Audit, AuditRecord, DeleteConfig, DeleteEvent, DeleteReport, Excerpt, ExecuteError, Limits,
     MethodOptions, Operator, Place, PlanFile, PlanLine, Planned, Protection, RecordKind, Row, RowForm,
-    RowWriter, SelectError, Selection, Todo, Totals, Unfinished, execute, new_run_id, plan,
-    put_lazy_expire_back, survey, write_plan, write_report,
+    RowWriter, SelectError, Selection, Todo, Totals, Unfinished, execute, lazy_expire_is_back, new_run_id,
+    plan, put_lazy_expire_back, survey, write_plan, write_report,
 };
 use crate::engine::event::{Event, Stop};
 use crate::engine::report::TableStyle;
@@ -116,7 +116,11 @@ impl Desk<'_> {
             file.write(&run_record(&run_id, config)).map_err(|error| audit_error(&audit_path, error))?;
         }
         let mut excerpt = Excerpt::default();
-        let planned = self.plan(settled, &run_id, &mut file, &mut excerpt)?;
+        let planned = match self.plan(settled, &run_id, &mut file, &mut excerpt) {
+            // A preview that nobody reads is over.
+            Err(_) if !settled.acts && matches!(self.rows, Rows::Gone) => return Ok(Exit::Done),
+            made => made?,
+        };
         for warning in &planned.warnings {
             self.console.warn(warning);
         }
@@ -161,6 +165,9 @@ impl Desk<'_> {
                     excerpt.add(key);
                     if !acts {
                         rows.borrow_mut().write(Row::Planned(key))?;
+                        if matches!(**rows.borrow(), Rows::Gone) {
+                            return Err(io::ErrorKind::BrokenPipe.into());
+                        }
                     }
                     file.is_some().then(|| AuditRecord::plan(run_id, key))
                 }
@@ -244,8 +251,11 @@ impl Desk<'_> {
             return Err(CommandError::usage("there is nobody to ask: this is no terminal")
                 .hint("look at the preview, and add --yes"));
         }
-        consent::ask(keys, &mut io::stdin().lock(), &mut io::stderr())
-            .map_err(|error| CommandError::new(ErrorKind::System("cannot ask")).because(error))
+        // Nothing is under way, and nobody looks at what Ctrl-C asks for while a line is being typed.
+        self.interrupt.ends_at_once(true);
+        let answer = consent::ask(keys, &mut io::stdin().lock(), &mut io::stderr());
+        self.interrupt.ends_at_once(false);
+        answer.map_err(|error| CommandError::new(ErrorKind::System("cannot ask")).because(error))
     }
 
     /// Goes on with a run that was cut off.
@@ -257,8 +267,9 @@ impl Desk<'_> {
         if let Some(was) =
             unfinished.node.as_deref().filter(|was| *was != node && !self.args.selection.any_node)
         {
-            return Err(CommandError::usage(format!("the run was on {was}, and this is {node}"))
-                .hint("name the same server as then; keys are deleted where they were planned"));
+            return Err(CommandError::usage(format!("the run was on {was}, and this is {node}")).hint(
+                "name the same server as then; --any-node takes this one, where it is the same data after a failover",
+            ));
         }
         let mut excerpt = Excerpt::default();
         let mut totals = Totals::default();
@@ -279,18 +290,23 @@ impl Desk<'_> {
             self.console.note("nothing was deleted");
             return Ok(Exit::Done);
         }
+        let mut audit = Audit::reopen(path).map_err(|error| audit_error(path, error))?;
+        let mut record = run_record(&unfinished.run_id, config);
+        record.record = RecordKind::Resume;
+        audit.write(&record).and_then(|()| audit.sync()).map_err(|error| audit_error(path, error))?;
         if let Some(before) = &unfinished.lazy_expire_before {
             match self.runtime.block_on(put_lazy_expire_back(config, before)) {
                 Ok(()) => {
+                    let record = lazy_expire_is_back(&unfinished.run_id);
+                    audit
+                        .write(&record)
+                        .and_then(|()| audit.sync())
+                        .map_err(|error| audit_error(path, error))?;
                     self.console.note(&format!("lazyfree-lazy-expire is {before} again, as before the run"));
                 }
                 Err(why) => self.console.warn(&format!("lazyfree-lazy-expire could not be put back: {why}")),
             }
         }
-        let mut audit = Audit::reopen(path).map_err(|error| audit_error(path, error))?;
-        let mut record = run_record(&unfinished.run_id, config);
-        record.record = RecordKind::Resume;
-        audit.write(&record).and_then(|()| audit.sync()).map_err(|error| audit_error(path, error))?;
         if totals.keys == 0 {
             return Ok(Exit::Done);
         }
@@ -316,7 +332,7 @@ impl Desk<'_> {
             match event {
                 DeleteEvent::Progress(now) => progress.update_deletion(&now),
                 DeleteEvent::Outcome(key, outcome) => {
-                    // A reader of rows that is gone is no reason to stop half way: the audit has them.
+                    // A full disk behind stdout is no reason to stop half way: the audit has them.
                     let _ = rows.write(Row::Outcome(key, outcome));
                 }
                 other => tell(&other, console),
@@ -381,6 +397,8 @@ fn tell(event: &DeleteEvent<'_>, console: &Console) {
 enum Rows {
     Table,
     Writer(RowWriter<Box<dyn Write>>),
+    /// Their reader is gone: no reason to stop half way, since the audit has them too.
+    Gone,
 }
 
 impl Rows {
@@ -400,18 +418,33 @@ impl Rows {
 
     fn write(&mut self, row: Row<'_>) -> io::Result<()> {
         match self {
-            Self::Table => Ok(()),
-            Self::Writer(writer) => writer.write(row),
+            Self::Table | Self::Gone => Ok(()),
+            Self::Writer(writer) => {
+                let written = writer.write(row);
+                self.unless_gone(written)
+            }
+        }
+    }
+
+    /// Takes a reader that is gone for no failure.
+    fn unless_gone(&mut self, written: io::Result<()>) -> io::Result<()> {
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                *self = Self::Gone;
+                Ok(())
+            }
+            other => other,
         }
     }
 
     fn flush(&mut self) -> Result<(), CommandError> {
         match self {
-            Self::Writer(writer) => match writer.flush() {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(stdout_error(error)),
-                _ => Ok(()),
-            },
+            Self::Writer(writer) => {
+                let flushed = writer.flush();
+                self.unless_gone(flushed).map_err(stdout_error)
+            }
             Self::Table => io::stdout().flush().map_err(stdout_error),
+            Self::Gone => Ok(()),
         }
     }
 }

@@ -620,6 +620,11 @@ impl AuditReader {
         Ok(reader)
     }
 
+    /// Returns the number of the line that was read last, from 1.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
     fn next_line(&mut self) -> Result<Option<&[u8]>, AuditError> {
         self.buffer.clear();
         self.line += 1;

@@ -22,7 +22,7 @@ use crate::engine::risk::LAZYFREE_THRESHOLD;
 use super::expect::Expected;
 use super::recheck::{self, Acted, Confirmed};
 use super::script::Act;
-use super::session::{Answer, Halt, Meaning, Pending, Session, meaning};
+use super::session::{Answer, Halt, Meaning, Pending, SameServer, Session, meaning};
 use super::sizer::ChunkSizer;
 
 /// Elements in one SREM, HDEL or XACK. A page may hold far more than COUNT: a compact encoding comes whole,
@@ -77,6 +77,8 @@ pub(super) enum End {
     Refused(String),
     /// Too much remains for a last DEL.
     Rest(u64),
+    /// The server restarted: what it holds under that name now is to be found out.
+    Restarted,
 }
 
 /// What interrupts the work on a chunk.
@@ -120,10 +122,12 @@ pub(super) async fn take_apart(
         } else {
             work.session.reconnect(&broke).await
         };
-        if let Err(halt) = again {
-            work.done.end = Some(End::Halt(halt));
-            return work.done;
-        }
+        work.done.end = match again {
+            Ok(SameServer::Yes) => continue,
+            Ok(SameServer::Restarted) => Some(End::Restarted),
+            Err(halt) => Some(End::Halt(halt)),
+        };
+        return work.done;
     }
 }
 

@@ -153,7 +153,7 @@ pub async fn execute(
         && let Err(why) = switched.put_back(&mut session).await
     {
         warnings.push(format!(
-            "lazyfree-lazy-expire could not be put back ({why}): CONFIG SET lazyfree-lazy-expire {}",
+            "lazyfree-lazy-expire could not be put back ({why}): CONFIG SET lazyfree-lazy-expire {}, or --resume",
             switched.before
         ));
     }
@@ -336,6 +336,10 @@ impl Run<'_> {
         let mut attempt = 1;
         let (done, cost) = loop {
             let lost = match self.script(&act, piece, &expected).await {
+                Ok(Some((Err(refusal), _))) if meaning(&refusal.message) == Meaning::NotNow => {
+                    self.session.not_now(began, &refusal.message).await?;
+                    continue;
+                }
                 Ok(Some((reply, cost))) => break (script::read(reply, &by_reference), cost),
                 // EVAL is not to be had after all.
                 Ok(None) => {
@@ -352,16 +356,6 @@ impl Run<'_> {
             attempt += 1;
             self.session.reconnect(&lost).await?;
         };
-        let not_now = done.iter().find_map(|done| match done {
-            Done::Refused(message) if meaning(message) == Meaning::NotNow => Some(message.clone()),
-            _ => None,
-        });
-        if let Some(why) = not_now
-            && done.iter().all(|done| matches!(done, Done::Refused(_)))
-        {
-            self.session.not_now(began, &why).await?;
-            return Box::pin(self.piece(piece)).await;
-        }
         self.sizer.observe(piece.len() as u64, cost);
         let shared = KeyOutcome {
             result: KeyResult::Deleted,
@@ -381,8 +375,12 @@ impl Run<'_> {
                     (result, Some(detail))
                 }
             };
-            self.outcome(planned, &KeyOutcome { result, detail, ..shared.clone() })?;
+            // All of them have happened, and are written down whoever wants to stop meanwhile.
+            if let Err(why) = self.outcome(planned, &KeyOutcome { result, detail, ..shared.clone() }) {
+                halt = halt.or(Some(why));
+            }
         }
+        self.session.flush()?;
         self.session.rest(cost).await;
         halt.map_or(Ok(()), Err)
     }
@@ -413,17 +411,22 @@ impl Run<'_> {
     async fn one(&mut self, todo: &Todo) -> Result<(), Halt> {
         let planned = &todo.planned;
         self.session.gate().await?;
-        let grave = (planned.method == Method::Chunked && self.session.access.rename)
+        // A run that is resumed looks where it put the key, whatever is allowed by now. The name is worked out
+        // again: what an audit says could be any key's.
+        let is_renamed = todo.begun.as_ref().map_or(self.session.access.rename, |begun| begun.is_renamed);
+        let grave = (planned.method == Method::Chunked && is_renamed)
             .then(|| tombstone(&planned.key, &self.session.run_id, planned.seq));
-        let grave = match &todo.begun {
-            Some(begun) => begun.tombstone.clone(),
-            None => grave,
-        };
         self.intent(planned, grave.as_ref())?;
         self.session.canary().take_max();
         let began = Instant::now();
-        let mut deletion =
-            OneKey { planned, begun: todo.begun.as_ref(), grave, apart: TakenApart::default() };
+        let is_begun = todo.begun.as_ref().is_some_and(|begun| !begun.is_renamed);
+        let mut deletion = OneKey {
+            planned,
+            is_resumed: todo.begun.is_some(),
+            grave,
+            apart: TakenApart::default(),
+            is_begun,
+        };
         let (result, detail, halt) = deletion.through(self).await;
         let outcome = KeyOutcome {
             result,
@@ -434,7 +437,9 @@ impl Run<'_> {
             victim_max: self.session.canary().take_max(),
         };
         self.session.progress.taking_apart = None;
-        self.outcome(planned, &outcome)?;
+        let told = self.outcome(planned, &outcome);
+        self.session.flush()?;
+        told?;
         halt.map_or(Ok(()), Err)
     }
 
@@ -458,7 +463,6 @@ impl Run<'_> {
         record.elapsed_ms = ms(outcome.elapsed);
         record.victim_max_ms = ms(outcome.victim_max);
         self.session.write(&record)?;
-        self.session.audit.flush().map_err(|error| Halt::Audit(error.to_string()))?;
         self.results[outcome.result as usize] += 1;
         if matches!(outcome.result, KeyResult::Deleted | KeyResult::Expiring) {
             let (keys, bytes) = &mut self.by_method[planned.method as usize];
@@ -502,10 +506,12 @@ fn told(acted: &Acted, is_repeat: bool) -> (KeyResult, String, Option<Halt>) {
 /// The deletion of one key by itself.
 struct OneKey<'p> {
     planned: &'p PlannedKey,
-    begun: Option<&'p Begun>,
+    is_resumed: bool,
     /// The tombstone; `None`: in place, or no such method.
     grave: Option<KeyName>,
     apart: TakenApart,
+    /// A part of it may be gone, in place.
+    is_begun: bool,
 }
 
 impl OneKey<'_> {
@@ -515,7 +521,11 @@ impl OneKey<'_> {
         loop {
             let lost = match self.attempt(run).await {
                 Ok(Acted::Confirmed(confirmed)) if self.planned.method == Method::Chunked => {
-                    return self.take_apart(run, &confirmed).await;
+                    match self.take_apart(run, &confirmed).await {
+                        Some(end) => return end,
+                        // The server restarted, and may have forgotten the tombstone: from the check again.
+                        None => continue,
+                    }
                 }
                 Ok(Acted::Confirmed(confirmed)) => {
                     run.session.rest(confirmed.cost).await;
@@ -534,9 +544,7 @@ impl OneKey<'_> {
                 }
                 // RENAME is not for us: in place then.
                 Ok(Acted::Refused(message))
-                    if self.grave.is_some()
-                        && self.begun.is_none()
-                        && meaning(&message) == Meaning::Denied =>
+                    if self.grave.is_some() && !self.is_resumed && meaning(&message) == Meaning::Denied =>
                 {
                     self.grave = None;
                     // For --resume: nothing is under that name, and the key itself shrinks.
@@ -578,7 +586,7 @@ impl OneKey<'_> {
             return Ok(Acted::Confirmed(Confirmed::tombstone_found_again()));
         }
         let mut expected = run.expected(planned);
-        if self.begun.is_some_and(|begun| begun.tombstone.is_none()) && planned.method == Method::Chunked {
+        if self.is_begun && planned.method == Method::Chunked {
             // It was begun in place: fewer elements than planned are what we left of it.
             expected = expected.at_most();
         }
@@ -609,7 +617,7 @@ impl OneKey<'_> {
         &mut self,
         run: &mut Run<'_>,
         confirmed: &Confirmed,
-    ) -> (KeyResult, Option<String>, Option<Halt>) {
+    ) -> Option<(KeyResult, Option<String>, Option<Halt>)> {
         let planned = self.planned;
         let target = Target {
             name: self.grave.as_ref().unwrap_or(&planned.key),
@@ -620,12 +628,16 @@ impl OneKey<'_> {
             elements: planned.elements,
             bytes: planned.bytes,
         };
-        self.apart = take_apart(&mut run.session, &target, confirmed).await;
+        let apart = take_apart(&mut run.session, &target, confirmed).await;
+        self.is_begun |= self.grave.is_none();
+        self.apart.chunks += apart.chunks;
+        self.apart.slowest = self.apart.slowest.max(apart.slowest);
         let place = match &self.grave {
             Some(grave) => format!("the rest is in {}", grave.quoted()),
             None => "the rest is in place".to_owned(),
         };
-        match self.apart.end.take() {
+        Some(match apart.end {
+            Some(End::Restarted) => return None,
             None if self.grave.is_none() => {
                 let mut words = "taken apart in place: RENAME is not to be had".to_owned();
                 if !run.session.access.eval && !run.session.access.transactions {
@@ -643,7 +655,7 @@ impl OneKey<'_> {
                 Some(format!("{left} elements are still there, too many for a last DEL; {place}")),
                 None,
             ),
-        }
+        })
     }
 }
 
@@ -702,8 +714,21 @@ impl LazyExpire {
     }
 
     async fn put_back(&self, session: &mut Session<'_>) -> Result<(), String> {
-        put_back_lazy_expire(session.link(), &self.before).await
+        if put_back_lazy_expire(session.link(), &self.before).await.is_err() {
+            // The connection may be what ended the run.
+            let link = Link::open(&session.config.endpoint, "bigkeys").await;
+            put_back_lazy_expire(&link.map_err(|error| error.to_string())?, &self.before).await?;
+        }
+        let record = lazy_expire_is_back(&session.run_id);
+        session.write_through(&record).map_err(|halt| halt.to_string())
     }
+}
+
+/// The line that says that the setting is as it was: there is nothing for --resume to put back.
+pub(super) fn lazy_expire_is_back(run_id: &str) -> AuditRecord {
+    let mut record = AuditRecord::new(RecordKind::Setting, run_id);
+    record.reason = Some(LAZY_EXPIRE.to_owned());
+    record
 }
 
 /// The setting that decides whether expiry blocks.

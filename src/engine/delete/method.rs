@@ -228,7 +228,7 @@ impl Case<'_> {
                 }
                 chosen(method, stall_ms, "asked for")
             }
-            Method::Pad if !self.can_be_padded() => return Err(format!("a {kind} cannot be padded")),
+            Method::Pad if !self.can_be_padded() => return Err(format!("a {kind} cannot be padded here")),
             Method::Pad => chosen(method, PAD_MS, "asked for"),
             Method::Chunked if !self.can_chunk() => {
                 return Err(format!("a {kind} cannot be taken apart in chunks"));
@@ -288,7 +288,9 @@ impl Case<'_> {
     }
 
     fn can_be_padded(&self) -> bool {
-        matches!(self.facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash)
+        // In one step or not at all: a key that is not deleted in the end must not keep what was added.
+        (self.access.eval || self.access.transactions)
+            && matches!(self.facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash)
     }
 
     fn can_pad(&self) -> bool {

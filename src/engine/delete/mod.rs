@@ -60,3 +60,8 @@ pub async fn put_lazy_expire_back(config: &DeleteConfig, before: &str) -> Result
         .map_err(|error| error.to_string())?;
     execute::put_back_lazy_expire(&link, before).await
 }
+
+/// Returns the line of the audit that says that `lazyfree-lazy-expire` is as it was.
+pub fn lazy_expire_is_back(run_id: &str) -> AuditRecord {
+    execute::lazy_expire_is_back(run_id)
+}

@@ -109,6 +109,9 @@ async fn without_script(
             Err(refusal) => return Ok(Acted::Refused(refusal.message)),
         }
     }
+    if matches!(act, Act::Pad { .. }) {
+        return Ok(Acted::Refused("this method needs EVAL or MULTI".to_owned()));
+    }
     let seen = match look(session, key, expected).await? {
         Ok(seen) => seen,
         Err(not) => return Ok(not),

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::engine::key::KeyName;
-
 use super::audit::{AuditError, AuditReader, AuditRecord, KeyResult, RecordKind};
 use super::execute::Todo;
 
 /// How far an earlier run came with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
-    /// The name that it was to get. `None`: it was to be taken apart in place, or in one step.
-    pub tombstone: Option<KeyName>,
+    /// It was to get the name of its tombstone first; else it was to go in place, or in one step.
+    pub is_renamed: bool,
 }
 
 /// Keys of a plan, at the most: a bit for each is kept. 268 million are 32 MiB.
@@ -71,16 +69,14 @@ impl Unfinished {
         match (record.record, record.seq) {
             // A batch of small keys is nothing to go on with: each is as it was, or gone.
             (RecordKind::Intent, Some(seq)) if record.seq_to.is_none() => {
-                let name = record.tombstone.as_deref().and_then(|text| KeyName::parse_quoted(text).ok());
-                self.begun.insert(seq, Begun { tombstone: name });
+                self.begun.insert(seq, Begun { is_renamed: record.tombstone.is_some() });
             }
             (RecordKind::Outcome, Some(seq)) if record.result.is_some_and(KeyResult::is_final) => {
                 self.begun.remove(&seq);
                 self.done.set(seq);
             }
+            // Without a value: it was put back.
             (RecordKind::Setting, _) => self.lazy_expire_before.clone_from(&record.detail),
-            // It was put back before the run said that it was over.
-            (RecordKind::End, _) => self.lazy_expire_before = None,
             _ => {}
         }
     }
@@ -110,14 +106,18 @@ impl Unfinished {
 /// # Errors
 /// When the audit cannot be read.
 pub fn planned(path: &Path) -> Result<impl Iterator<Item = Result<Todo, AuditError>> + use<>, AuditError> {
-    let records = AuditReader::open(path)?.enumerate();
-    Ok(records
-        .map_while(|(index, record)| match record {
+    let mut records = AuditReader::open(path)?;
+    let numbered = std::iter::from_fn(move || {
+        let record = records.next()?;
+        Some((records.line(), record))
+    });
+    Ok(numbered
+        .map_while(|(line, record)| match record {
             Ok(record) => match record.record {
                 RecordKind::Plan => Some(Some(match record.planned() {
                     Some(planned) => Ok(Todo { planned, begun: None }),
                     None => Err(AuditError::BadLine {
-                        line: index as u64 + 2,
+                        line,
                         what: "the line of the plan does not name a key and a method".to_owned(),
                     }),
                 })),

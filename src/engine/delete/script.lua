@@ -73,13 +73,25 @@ function act.pad(key, at)
   local kind = ARGV[at]
   local count = tonumber(arg2)
   local block = kind == 'list' and string.rep('.', tonumber(arg3))
-  for i = 1, count do
-    if kind == 'list' then ask('RPUSH', key, block)
-    elseif kind == 'set' then ask('SADD', key, arg1 .. i)
-    elseif kind == 'zset' then ask('ZADD', key, 0, arg1 .. i)
-    else ask('HSET', key, arg1 .. i, '') end
+  local added = 0
+  local ok, why = pcall(function()
+    for i = 1, count do
+      if kind == 'list' then ask('RPUSH', key, block)
+      elseif kind == 'set' then ask('SADD', key, arg1 .. i)
+      elseif kind == 'zset' then ask('ZADD', key, 0, arg1 .. i)
+      else ask('HSET', key, arg1 .. i, '') end
+      added = i
+    end
+    ask('UNLINK', key)
+  end)
+  if ok then return end
+  -- A key that is not to be deleted after all keeps nothing of ours.
+  if kind == 'list' and added > 0 then redis.pcall('LTRIM', key, 0, -added - 1) end
+  local remove = {set = 'SREM', zset = 'ZREM', hash = 'HDEL'}
+  for i = 1, added do
+    if remove[kind] then redis.pcall(remove[kind], key, arg1 .. i) end
   end
-  ask('UNLINK', key)
+  error(why, 0)
 end
 
 -- arg1: the database of the key; arg2: an empty one.

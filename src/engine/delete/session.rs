@@ -49,6 +49,17 @@ pub enum Halt {
     Audit(String),
 }
 
+/// What a server that restarted means for the keys before.
+const RESTARTED: &str =
+    "the server restarted: keys that were deleted before may be back, if it had not saved that";
+
+/// Whether a connection that was made again leads to the same process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SameServer {
+    Yes,
+    Restarted,
+}
+
 /// What the run speaks to.
 pub(super) type Listener<'l> = dyn FnMut(DeleteEvent<'_>) -> ControlFlow<Stop> + 'l;
 
@@ -290,7 +301,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// When it does not come back within the timeout for commands, or the run should end.
-    pub(super) async fn reconnect(&mut self, error: &LinkError) -> Result<(), Halt> {
+    pub(super) async fn reconnect(&mut self, error: &LinkError) -> Result<SameServer, Halt> {
         self.reconnects += 1;
         self.db = None;
         let endpoint = &self.config.endpoint;
@@ -304,8 +315,8 @@ impl<'a> Session<'a> {
                 Ok(link) => match run_id(&link).await {
                     Ok(run_id) => {
                         self.link = link;
-                        self.profile.run_id = run_id;
-                        return Ok(());
+                        let before = std::mem::replace(&mut self.profile.run_id, run_id);
+                        return self.is_the_same(before.as_deref());
                     }
                     Err(error) => why = error.to_string(),
                 },
@@ -316,6 +327,18 @@ impl<'a> Session<'a> {
             }
             wait = (wait * 2).min(Duration::from_secs(1));
         }
+    }
+
+    /// Finds out whether the server is the process that it was, and tells everybody if it is not.
+    fn is_the_same(&mut self, run_id_before: Option<&str>) -> Result<SameServer, Halt> {
+        let now = self.profile.run_id.as_deref();
+        if run_id_before.is_none() || now.is_none() || run_id_before == now {
+            return Ok(SameServer::Yes);
+        }
+        let record = AuditRecord::new(RecordKind::Hold, &self.run_id).saying(RESTARTED);
+        self.write(&record)?;
+        self.emit(DeleteEvent::Warning(RESTARTED))?;
+        Ok(SameServer::Restarted)
     }
 
     /// Waits a little while the server says that it is not ready.
@@ -330,6 +353,11 @@ impl<'a> Session<'a> {
     /// Writes a line of the audit.
     pub(super) fn write(&mut self, record: &AuditRecord) -> Result<(), Halt> {
         self.audit.write(record).map_err(|error| Halt::Audit(error.to_string()))
+    }
+
+    /// Hands what was written to the audit to the system: it outlives this process.
+    pub(super) fn flush(&mut self) -> Result<(), Halt> {
+        self.audit.flush().map_err(|error| Halt::Audit(error.to_string()))
     }
 
     /// Writes a line of the audit, and everything before it, to the disk.
