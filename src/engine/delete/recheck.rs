@@ -169,12 +169,11 @@ async fn watched(
     Ok(match done.reply {
         Ok(Value::Nil) => Acted::Changed(Change::Meanwhile),
         Ok(Value::Array(replies)) => {
-            match replies.into_iter().find_map(|reply| refused(&accept(reply), act)) {
-                Some(not) => not,
-                None => {
-                    afterwards(session, act).await?;
-                    Acted::Confirmed(Confirmed { window: None, cost: done.cost })
-                }
+            if let Some(not) = replies.into_iter().find_map(|reply| refused(&accept(reply), act)) {
+                not
+            } else {
+                afterwards(session, act).await?;
+                Acted::Confirmed(Confirmed { window: None, cost: done.cost })
             }
         }
         Ok(_) => Acted::Refused("the answer of EXEC makes no sense".to_owned()),
