@@ -590,10 +590,13 @@ impl From<io::Error> for AuditError {
 
 /// Reads an audit line by line, to the last whole line.
 pub struct AuditReader {
-    lines: BufReader<File>,
-    form: Form,
+    records: Records,
     line: u64,
-    buffer: Vec<u8>,
+}
+
+enum Records {
+    Csv(Box<csv::Reader<WholeLines<File>>>, csv::StringRecord),
+    Ndjson(BufReader<WholeLines<File>>, Vec<u8>),
 }
 
 impl AuditReader {
@@ -605,17 +608,22 @@ impl AuditReader {
     /// # Errors
     /// When it cannot be opened, or is none.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let mut reader = Self {
-            lines: BufReader::with_capacity(BUFFER_BYTES, File::open(path)?),
-            form: Form::of(path),
-            line: 0,
-            buffer: Vec::new(),
+        let lines = WholeLines::new(File::open(path)?);
+        let records = match Form::of(path) {
+            Form::Ndjson => Records::Ndjson(BufReader::with_capacity(BUFFER_BYTES, lines), Vec::new()),
+            Form::Csv => {
+                let mut builder = csv::ReaderBuilder::new();
+                builder.has_headers(false).flexible(true).buffer_capacity(BUFFER_BYTES);
+                Records::Csv(Box::new(builder.from_reader(lines)), csv::StringRecord::new())
+            }
         };
-        if reader.form == Form::Csv {
-            let header = reader.next_line()?.map(|line| String::from_utf8_lossy(line).trim_end().to_owned());
-            if header.as_deref() != Some(COLUMNS.join(",").as_str()) {
+        let mut reader = Self { records, line: 0 };
+        if let Records::Csv(records, header) = &mut reader.records {
+            let is_there = records.read_record(header).map_err(|_| AuditError::NoPlan)?;
+            if !is_there || header.iter().ne(COLUMNS) {
                 return Err(AuditError::NoPlan);
             }
+            reader.line = 1;
         }
         Ok(reader)
     }
@@ -625,34 +633,30 @@ impl AuditReader {
         self.line
     }
 
-    fn next_line(&mut self) -> Result<Option<&[u8]>, AuditError> {
-        self.buffer.clear();
-        self.line += 1;
-        let max = Self::LINE_BYTES_MAX as u64;
-        (&mut self.lines).take(max).read_until(b'\n', &mut self.buffer)?;
-        if self.buffer.last() != Some(&b'\n') {
-            if self.buffer.len() == Self::LINE_BYTES_MAX {
-                return Err(AuditError::BadLine { line: self.line, what: "it is too long".to_owned() });
-            }
-            // The end, or what a crash left of a line.
-            return Ok(None);
-        }
-        Ok(Some(&self.buffer))
-    }
-
     fn next_record(&mut self) -> Result<Option<AuditRecord>, AuditError> {
-        let (form, number) = (self.form, self.line + 1);
-        let Some(line) = self.next_line()? else { return Ok(None) };
-        let bad = |what: String| AuditError::BadLine { line: number, what };
-        match form {
-            Form::Ndjson => serde_json::from_slice(line).map(Some).map_err(|error| bad(error.to_string())),
-            Form::Csv => {
-                let mut reader = csv::ReaderBuilder::new()
-                    .has_headers(false)
-                    .buffer_capacity(line.len().clamp(1, BUFFER_BYTES))
-                    .from_reader(line);
-                let mut record = csv::StringRecord::new();
-                reader.read_record(&mut record).map_err(|error| bad(error.to_string()))?;
+        self.line += 1;
+        let line = self.line;
+        let bad = |what: String| AuditError::BadLine { line, what };
+        match &mut self.records {
+            Records::Ndjson(lines, buffer) => {
+                buffer.clear();
+                if lines.read_until(b'\n', buffer)? == 0 {
+                    return Ok(None);
+                }
+                serde_json::from_slice(buffer).map(Some).map_err(|error| bad(error.to_string()))
+            }
+            Records::Csv(records, record) => {
+                match records.read_record(record) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(None),
+                    Err(error) => {
+                        return Err(match error.into_kind() {
+                            csv::ErrorKind::Io(error) => AuditError::Io(error),
+                            csv::ErrorKind::Utf8 { .. } => bad("it is not UTF-8".to_owned()),
+                            other => bad(format!("{other:?}")),
+                        });
+                    }
+                }
                 if record.len() != COLUMNS.len() {
                     return Err(bad(format!("{} cells, and not {}", record.len(), COLUMNS.len())));
                 }
@@ -663,10 +667,89 @@ impl AuditReader {
     }
 }
 
+/// Passes on whole lines, and keeps what a crash left of the last one to itself.
+struct WholeLines<R> {
+    inner: R,
+    buffer: Vec<u8>,
+    /// What was passed on of the buffer, and where its last line ends.
+    passed: usize,
+    whole: usize,
+}
+
+impl<R: Read> WholeLines<R> {
+    fn new(inner: R) -> Self {
+        Self { inner, buffer: Vec::new(), passed: 0, whole: 0 }
+    }
+
+    /// Reads on until there is a whole line; there is none at the end.
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.drain(..self.whole);
+        (self.passed, self.whole) = (0, 0);
+        while self.whole == 0 {
+            let start = self.buffer.len();
+            if start > AuditReader::LINE_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long"));
+            }
+            self.buffer.resize(start + BUFFER_BYTES, 0);
+            let read = self.inner.read(&mut self.buffer[start..]);
+            self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                return Ok(());
+            }
+            let end = self.buffer[start..].iter().rposition(|byte| *byte == b'\n');
+            self.whole = end.map_or(0, |at| start + at + 1);
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for WholeLines<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.passed == self.whole {
+            self.fill()?;
+        }
+        let count = into.len().min(self.whole - self.passed);
+        into[..count].copy_from_slice(&self.buffer[self.passed..self.passed + count]);
+        self.passed += count;
+        Ok(count)
+    }
+}
+
 impl Iterator for AuditReader {
     type Item = Result<AuditRecord, AuditError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_record().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crash_left_of_a_line_is_kept_back() {
+        for (text, whole) in [("a\nb\nc", "a\nb\n"), ("", ""), ("a", ""), ("a\n", "a\n"), ("\n\n", "\n\n")] {
+            let mut passed = String::new();
+            WholeLines::new(text.as_bytes()).read_to_string(&mut passed).unwrap();
+            assert_eq!(passed, whole, "{text:?}");
+        }
+        let long = "x".repeat(3 * BUFFER_BYTES) + "\n" + &"y".repeat(2 * BUFFER_BYTES);
+        let mut passed = String::new();
+        WholeLines::new(long.as_bytes()).read_to_string(&mut passed).unwrap();
+        assert_eq!(passed.len(), 3 * BUFFER_BYTES + 1);
+    }
+
+    #[test]
+    fn columns_are_the_fields_in_their_order() {
+        let record = serde_json::to_value(AuditRecord::new(RecordKind::End, "r")).unwrap();
+        let fields: Vec<&str> = record.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut columns = COLUMNS.to_vec();
+        columns.sort_unstable();
+        assert_eq!(fields, columns);
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.serialize(AuditRecord::new(RecordKind::End, "r")).unwrap();
+        let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+        assert_eq!(text.lines().next(), Some(COLUMNS.join(",").as_str()));
     }
 }
