@@ -2,13 +2,13 @@
 
 mod bench;
 mod candidates;
-mod cases;
+pub(crate) mod cases;
 mod changes;
 mod delete_breaks;
 mod facts;
 mod faults;
 mod filters;
 mod manners;
-mod observe;
+pub(crate) mod observe;
 mod oracle;
 mod permissions;

@@ -260,6 +260,14 @@ impl Outcome {
         self.status.code()
     }
 
+    /// Checks that the exit code is one of these.
+    #[track_caller]
+    pub(crate) fn exits_with<const N: usize>(self, expected: [Exit; N]) -> Self {
+        let is_expected = expected.iter().any(|exit| self.status.code() == Some(*exit as i32));
+        assert!(is_expected, "bigkeys should have ended with one of {expected:?}\n{}", self.scene());
+        self
+    }
+
     /// Checks that stderr holds this text.
     #[track_caller]
     pub(crate) fn stderr_has(self, text: &str) -> Self {

@@ -203,7 +203,7 @@ fn forward_replies(mut client: &TcpStream, server: TcpStream, owed: &mpsc::Recei
 /// command that `when` picks.
 pub(crate) fn once_before(
     server: SocketAddr,
-    when: impl Fn(&Request) -> bool + Send + 'static,
+    mut when: impl FnMut(&Request) -> bool + Send + 'static,
     act: impl FnOnce(&Client) + Send + 'static,
 ) -> impl FnMut(&Request) -> Action + Send + 'static {
     let mut act = Some(act);

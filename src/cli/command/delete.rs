@@ -370,7 +370,7 @@ impl Desk<'_> {
         if let Some(halt) = &report.halt {
             self.console.warn(&format!("the run is not whole: {halt}"));
         }
-        if !report.is_whole() {
+        if report.can_be_resumed() {
             self.console.note(&format!("to finish it: bigkeys delete --resume {} --safe", audit.display()));
         }
         Ok(())

@@ -340,6 +340,14 @@ impl Run<'_> {
                     self.session.not_now(began, &refusal.message).await?;
                     continue;
                 }
+                // A script that names one key which is closed to us is refused as a whole.
+                Ok(Some((Err(refusal), _)))
+                    if piece.len() > 1 && meaning(&refusal.message) == Meaning::Denied =>
+                {
+                    let (first, second) = piece.split_at(piece.len() / 2);
+                    Box::pin(self.piece(first)).await?;
+                    return Box::pin(self.piece(second)).await;
+                }
                 Ok(Some((reply, cost))) => break (script::read(reply, &by_reference), cost),
                 // EVAL is not to be had after all.
                 Ok(None) => {
@@ -647,6 +655,13 @@ impl OneKey<'_> {
             }
             None => (KeyResult::Deleted, confirmed.window.map(window_words), None),
             Some(End::Halt(halt)) => (KeyResult::Unfinished, Some(format!("{halt}; {place}")), Some(halt)),
+            Some(End::Refused(message))
+                if self.grave.is_none()
+                    && self.apart.removed == 0
+                    && meaning(&message) == Meaning::Denied =>
+            {
+                (KeyResult::Denied, Some(format!("the server said: {message}")), None)
+            }
             Some(End::Refused(message)) => {
                 (KeyResult::Unfinished, Some(format!("the server said: {message}; {place}")), None)
             }

@@ -337,3 +337,144 @@ pub(super) fn expiry_stall_ms(facts: &KeyFacts, verdict: &Verdict) -> Option<f64
     let ticks = matches!(facts.expiry, Expiry::In(_)) && verdict.effects.expire == Effect::Inline;
     verdict.predicted_stall_ms.filter(|ms| ticks && *ms >= UNNOTICED_MS)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::key::StreamFacts;
+    use crate::engine::risk::judge;
+    use crate::engine::risk::samples::{
+        collection, expiring, key, list, policy, redis, sized, stream, string, valkey,
+    };
+
+    use super::*;
+
+    const ALL: WriteAccess = WriteAccess {
+        unlink: true,
+        del: true,
+        eval: true,
+        rename: true,
+        transactions: true,
+        link_is_clean: true,
+    };
+    const NO_UNLINK: WriteAccess = WriteAccess { unlink: false, ..ALL };
+    const NO_EVAL: WriteAccess = WriteAccess { eval: false, ..ALL };
+
+    type Case = (&'static str, KeyFacts, WriteAccess, Option<u32>, Result<Method, &'static str>);
+
+    fn options(forced: Option<Method>, quarantine_db: Option<u32>) -> MethodOptions {
+        MethodOptions { forced, quarantine_db, stall_max: Duration::from_millis(10) }
+    }
+
+    fn chosen_on(
+        server: ServerProfile,
+        facts: &KeyFacts,
+        access: WriteAccess,
+        options: &MethodOptions,
+    ) -> Result<Choice, String> {
+        let policy = policy(server);
+        choose(facts, &judge(facts, &policy), &policy.server, &access, options)
+    }
+
+    fn set(members: u64) -> KeyFacts {
+        sized(collection(Kind::Set, Encoding::Hashtable, members), members * 56)
+    }
+
+    fn hash_of_giants() -> KeyFacts {
+        sized(collection(Kind::Hash, Encoding::Hashtable, 64), 512 << 20)
+    }
+
+    fn blind_stream() -> KeyFacts {
+        let facts = StreamFacts {
+            radix_tree_nodes: 2,
+            groups: 2,
+            pending: 500_000,
+            first_group_pending: 0,
+            radix_tree_keys: 1,
+            consumers: 1,
+        };
+        sized(stream(facts), 60 << 20)
+    }
+
+    #[test]
+    fn each_key_gets_the_method_that_nobody_notices() {
+        let cases: [Case; 16] = [
+            ("small", set(50), ALL, None, Ok(Method::Unlink)),
+            ("small, no UNLINK", set(50), NO_UNLINK, None, Ok(Method::Del)),
+            ("large", set(3_000_000), ALL, None, Ok(Method::Unlink)),
+            ("large, no UNLINK", set(3_000_000), NO_UNLINK, None, Ok(Method::Chunked)),
+            ("few nodes", sized(list(60, 20_000), 480_000), ALL, None, Ok(Method::Unlink)),
+            ("giants", hash_of_giants(), ALL, None, Ok(Method::Pad)),
+            ("giants, no EVAL", hash_of_giants(), NO_EVAL, None, Ok(Method::Pad)),
+            ("giants, no UNLINK", hash_of_giants(), NO_UNLINK, None, Ok(Method::Chunked)),
+            ("list of giants", sized(list(64, 64), 512 << 20), ALL, None, Ok(Method::Pad)),
+            ("blind stream", blind_stream(), ALL, None, Ok(Method::Chunked)),
+            ("string of 4 MB", string(4 << 20), ALL, None, Ok(Method::Unlink)),
+            ("string of 512 MB", string(512 << 20), ALL, None, Err("--quarantine-db N")),
+            ("string of 512 MB, quarantine", string(512 << 20), ALL, Some(9), Ok(Method::Quarantine)),
+            ("string of 512 MB, no EVAL", string(512 << 20), NO_EVAL, Some(9), Err("--max-stall")),
+            ("its own database", string(512 << 20), ALL, Some(0), Err("--max-stall")),
+            ("an unknown type", key(Kind::Other("graphdata".into())), ALL, None, Err("--method unlink")),
+        ];
+        for (name, facts, access, quarantine_db, expected) in cases {
+            let choice = chosen_on(redis(7, 0, 15), &facts, access, &options(None, quarantine_db));
+            match (&choice, expected) {
+                (Ok(choice), Ok(method)) => {
+                    assert_eq!(choice.method, method, "{name}: {choice:?}");
+                    assert!(choice.stall_ms <= 10.0 && choice.warning.is_none(), "{name}: {choice:?}");
+                }
+                (Err(why), Err(part)) => assert!(why.contains(part), "{name}: {why}"),
+                _ => panic!("{name}: {choice:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_no_database_for_quarantine() {
+        let server = ServerProfile { cluster: true, ..redis(7, 0, 15) };
+        for forced in [None, Some(Method::Quarantine)] {
+            let choice = chosen_on(server.clone(), &string(512 << 20), ALL, &options(forced, Some(9)));
+            assert!(choice.is_err(), "{choice:?}");
+        }
+    }
+
+    #[test]
+    fn where_del_is_lazy_it_stands_in_for_unlink() {
+        let choice = chosen_on(valkey(8, 1, 0), &set(3_000_000), NO_UNLINK, &options(None, None));
+        assert_eq!(choice.map(|choice| choice.method), Ok(Method::Del));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_done_with_a_warning_or_refused() {
+        let cases = [
+            // No better, but no worse either.
+            (Method::Unlink, set(3_000_000), ALL, Ok(false)),
+            (Method::Chunked, set(3_000_000), ALL, Ok(true)),
+            (Method::Pad, set(3_000_000), ALL, Ok(true)),
+            (Method::Chunked, hash_of_giants(), ALL, Ok(true)),
+            (Method::Unlink, hash_of_giants(), ALL, Err("--max-stall")),
+            (Method::Unlink, set(50), NO_UNLINK, Err("not to be had")),
+            (Method::Pad, string(100), ALL, Err("cannot be padded")),
+            (Method::Pad, blind_stream(), ALL, Err("cannot be padded")),
+            (Method::Chunked, string(100), ALL, Err("in chunks")),
+            (Method::Del, set(50), ALL, Err("effort 64")),
+            (Method::Del, set(50), NO_UNLINK, Ok(false)),
+            (Method::Del, set(100_000), NO_UNLINK, Err("effort 64")),
+            (Method::Quarantine, set(50), ALL, Err("--quarantine-db")),
+            (Method::Expire, set(50), ALL, Ok(false)),
+            (Method::Expire, expiring(set(3_000_000), 60), ALL, Err("lazyfree-lazy-expire is no")),
+        ];
+        for (method, facts, access, expected) in cases {
+            let choice = chosen_on(redis(7, 0, 15), &facts, access, &options(Some(method), None));
+            match (&choice, expected) {
+                (Ok(choice), Ok(warns)) => {
+                    assert_eq!(choice.method, method);
+                    assert_eq!(choice.warning.is_some(), warns, "{choice:?}");
+                }
+                (Err(why), Err(part)) => assert!(why.contains(part), "{method:?}: {why}"),
+                _ => panic!("{method:?} of {facts:?}: {choice:?}"),
+            }
+        }
+        let lazy = chosen_on(valkey(8, 1, 0), &set(3_000_000), ALL, &options(Some(Method::Expire), None));
+        assert!(lazy.is_ok_and(|choice| choice.stall_ms < 1.0));
+    }
+}

@@ -170,11 +170,10 @@ async fn watched(
         Ok(Value::Nil) => Acted::Changed(Change::Meanwhile),
         Ok(Value::Array(replies)) => {
             if let Some(not) = replies.into_iter().find_map(|reply| refused(&accept(reply), act)) {
-                not
-            } else {
-                afterwards(session, act).await?;
-                Acted::Confirmed(Confirmed { window: None, cost: done.cost })
+                return Ok(not);
             }
+            afterwards(session, act).await?;
+            Acted::Confirmed(Confirmed { window: None, cost: done.cost })
         }
         Ok(_) => Acted::Refused("the answer of EXEC makes no sense".to_owned()),
         Err(refusal) => Acted::Refused(refusal.message),

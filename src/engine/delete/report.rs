@@ -55,6 +55,12 @@ impl DeleteReport {
         self.keys_planned.saturating_sub(self.results.iter().sum())
     }
 
+    /// Returns whether a resumed run would have something to do. What was changed or denied is settled.
+    pub fn can_be_resumed(&self) -> bool {
+        let open = |result: &KeyResult| !result.is_final() && self.count(*result) > 0;
+        self.left() > 0 || KeyResult::ALL.iter().any(open)
+    }
+
     /// Returns whether everything that was planned is done: a key that went by itself is done too.
     pub fn is_whole(&self) -> bool {
         use KeyResult::{Changed, Denied, Failed, Unfinished};

@@ -15,7 +15,7 @@ mod level;
 mod policy;
 pub mod quicklist;
 #[cfg(test)]
-mod samples;
+pub(in crate::engine) mod samples;
 mod stall;
 mod verdict;
 mod words;

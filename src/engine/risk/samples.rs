@@ -1,4 +1,4 @@
-//! Facts and servers for the tests of this folder.
+//! Facts and servers for the tests of this folder, and of those that act on verdicts.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,11 +9,11 @@ use crate::engine::key::{
 
 use super::{Policy, Thresholds};
 
-pub(super) fn redis(major: u16, minor: u16, patch: u16) -> ServerProfile {
+pub(in crate::engine) fn redis(major: u16, minor: u16, patch: u16) -> ServerProfile {
     server(Flavour::Redis, Version::new(major, minor, patch), false)
 }
 
-pub(super) fn valkey(major: u16, minor: u16, patch: u16) -> ServerProfile {
+pub(in crate::engine) fn valkey(major: u16, minor: u16, patch: u16) -> ServerProfile {
     server(Flavour::Valkey, Version::new(major, minor, patch), major >= 8)
 }
 
@@ -35,15 +35,15 @@ fn server(flavour: Flavour, version: Version, lazy: bool) -> ServerProfile {
     }
 }
 
-pub(super) fn all_lazyfree(value: Option<bool>) -> Lazyfree {
+pub(in crate::engine) fn all_lazyfree(value: Option<bool>) -> Lazyfree {
     Lazyfree { user_del: value, expire: value, server_del: value, eviction: value, user_flush: value }
 }
 
-pub(super) fn policy(server: ServerProfile) -> Policy {
+pub(in crate::engine) fn policy(server: ServerProfile) -> Policy {
     Policy { server, thresholds: Thresholds::default() }
 }
 
-pub(super) fn key(kind: Kind) -> KeyFacts {
+pub(in crate::engine) fn key(kind: Kind) -> KeyFacts {
     KeyFacts {
         db: 0,
         slot: None,
@@ -61,29 +61,29 @@ pub(super) fn key(kind: Kind) -> KeyFacts {
     }
 }
 
-pub(super) fn collection(kind: Kind, encoding: Encoding, elements: u64) -> KeyFacts {
+pub(in crate::engine) fn collection(kind: Kind, encoding: Encoding, elements: u64) -> KeyFacts {
     KeyFacts { encoding: Some(encoding), elements: Some(elements), ..key(kind) }
 }
 
-pub(super) fn list(nodes: u64, elements: u64) -> KeyFacts {
+pub(in crate::engine) fn list(nodes: u64, elements: u64) -> KeyFacts {
     KeyFacts {
         list_nodes: Some(ListNodes { nodes, basis: NodesBasis::Exact }),
         ..collection(Kind::List, Encoding::Quicklist, elements)
     }
 }
 
-pub(super) fn string(bytes: u64) -> KeyFacts {
+pub(in crate::engine) fn string(bytes: u64) -> KeyFacts {
     sized(collection(Kind::String, Encoding::Raw, bytes), bytes)
 }
 
-pub(super) fn stream(facts: StreamFacts) -> KeyFacts {
+pub(in crate::engine) fn stream(facts: StreamFacts) -> KeyFacts {
     KeyFacts { stream: Some(facts), ..collection(Kind::Stream, Encoding::Stream, 0) }
 }
 
-pub(super) fn sized(facts: KeyFacts, bytes: u64) -> KeyFacts {
+pub(in crate::engine) fn sized(facts: KeyFacts, bytes: u64) -> KeyFacts {
     KeyFacts { size: Some(Measured { bytes, basis: BytesBasis::Sampled }), ..facts }
 }
 
-pub(super) fn expiring(facts: KeyFacts, seconds: u64) -> KeyFacts {
+pub(in crate::engine) fn expiring(facts: KeyFacts, seconds: u64) -> KeyFacts {
     KeyFacts { expiry: Expiry::In(Duration::from_secs(seconds)), ..facts }
 }

@@ -322,13 +322,17 @@ mod tests {
     #[test]
     fn a_user_may_do_what_the_rules_say_and_nothing_else() {
         let mut acl = Acl::default();
-        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read -get +config|get +set")).expect("good rules");
+        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read +eval +eval_ro -get +config|get +set"))
+            .expect("good rules");
         assert_eq!(check(&acl, "x", "strlen apple"), Ok(()));
         assert_eq!(check(&acl, "x", "strlen berry"), Ok(()));
         assert_eq!(check(&acl, "x", "strlen cherry"), Err(Denial::Key(b"cherry".to_vec())));
         assert_eq!(check(&acl, "x", "set apple 1"), Ok(()));
         assert_eq!(check(&acl, "x", "set berry 1"), Err(Denial::Key(b"berry".to_vec())));
         assert_eq!(check(&acl, "x", "get apple"), Err(Denial::Command));
+        assert_eq!(check(&acl, "x", "eval 0 1 apple"), Ok(()));
+        assert_eq!(check(&acl, "x", "eval 0 2 apple berry"), Err(Denial::Key(b"berry".to_vec())));
+        assert_eq!(check(&acl, "x", "eval_ro 0 1 berry"), Ok(()));
         assert_eq!(check(&acl, "x", "config get x"), Ok(()));
         assert_eq!(check(&acl, "x", "config set x y"), Err(Denial::Command));
         assert_eq!(check(&acl, "default", "flushall"), Ok(()));
@@ -351,11 +355,11 @@ mod tests {
             acl.user("default").expect("always there").describe("default"),
             "user default on nopass ~* &* +@all"
         );
-        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read -get")).expect("good rules");
+        acl.set_user("x", &rules("on >pw ~a* %R~b* +@read +eval +eval_ro -get")).expect("good rules");
         assert_eq!(
             acl.user("x").expect("just made").describe("x"),
             "user x on #30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4 \
-             ~a* %R~b* resetchannels -@all +@read -get"
+             ~a* %R~b* resetchannels -@all +@read +eval +eval_ro -get"
         );
     }
 }

@@ -1,0 +1,182 @@
+//! Users who may not call everything.
+
+use std::collections::BTreeSet;
+
+use super::ground::{in_db_0, keyspace, only_gone};
+use crate::support::{Exit, Lab, ServerKind, on_each_real_server, on_each_server};
+
+/// A server with a user `limited`, some keys to go, and some to stay.
+fn lab(kind: ServerKind, rules: &str) -> Lab {
+    let lab = Lab::with(kind, |_, options| options.config(format!("user limited on >pw {rules}")));
+    fill(&lab);
+    lab
+}
+
+fn fill(lab: &Lab) {
+    let redis = lab.redis();
+    for prefix in ["go", "stay"] {
+        redis.fill_hash(&format!("{prefix}:hash"), 3_000);
+        redis.fill_set(&format!("{prefix}:set"), 3_000);
+        redis.fill_list(&format!("{prefix}:list"), 3_000, 100);
+        redis.fill_zset(&format!("{prefix}:zset"), 3_000);
+        redis.run(&format!("SET {prefix}:string v EX 1000"));
+        redis.fill_stream(&format!("{prefix}:stream"), 1_000);
+        redis.run(&format!("XGROUP CREATE {prefix}:stream g 0"));
+        redis.run(&format!("XREADGROUP GROUP g c COUNT 500 STREAMS {prefix}:stream >"));
+    }
+}
+
+const GO: [&str; 6] = ["go:hash", "go:set", "go:list", "go:zset", "go:string", "go:stream"];
+const COLLECTIONS: [&str; 5] = ["go:hash", "go:set", "go:list", "go:zset", "go:stream"];
+
+on_each_server! {
+    fn whatever_is_refused_another_way_is_found(kind) {
+        for rules in [
+            "-eval -multi",
+            "-eval -watch -multi -exec -discard",
+            "-info -config -latency -slowlog -client -memory -object",
+            "-unlink -multi",
+        ] {
+            let lab = lab(kind, &format!("~* +@all {rules}"));
+            let redis = lab.redis();
+            let before = keyspace(&redis);
+            let done = lab.delete(["--match", "go:*"]).user("limited");
+            let exit = if rules == "-unlink -multi" { Exit::Partial } else { Exit::Done };
+            let done = done.exits(exit);
+            done.audit_is_sound();
+            let gone = done.with_result("deleted");
+            if exit == Exit::Done {
+                assert_eq!(gone, in_db_0(GO), "{rules}\n{}", done.scene());
+            } else {
+                // It was to be found out: what could not be is counted, and nothing else is touched.
+                assert_eq!(done.with_result("denied").len() + gone.len(), GO.len(), "{}", done.scene());
+            }
+            only_gone(&before, &keyspace(&redis), &gone, &format!("{rules}\n{}", done.scene()));
+        }
+    }
+
+    fn chunks_need_neither_scripts_nor_a_second_name(kind) {
+        for rules in [
+            "-eval -watch -multi",
+            "-renamenx -eval",
+            "-renamenx -eval -watch -multi",
+            "-persist",
+            "-persist -eval",
+            "-unlink -multi",
+        ] {
+            let lab = lab(kind, &format!("~* +@all {rules}"));
+            let redis = lab.redis();
+            for key in COLLECTIONS {
+                redis.call(&["EXPIRE", key, "1000"]);
+            }
+            let before = keyspace(&redis);
+            let mut deletion = lab.delete(["--method", "chunked"]).user("limited");
+            for key in COLLECTIONS {
+                deletion = deletion.arg(key);
+            }
+            let done = deletion.exits(Exit::Done);
+            done.audit_is_sound();
+            for key in COLLECTIONS {
+                let detail = done.became(key, "deleted")["detail"].as_str().unwrap_or_default().to_owned();
+                assert_eq!(detail.contains("in place"), rules.contains("renamenx"), "{rules}: {detail}");
+                let is_open = rules.contains("-eval") && rules.contains("-watch");
+                assert_eq!(detail.contains("neither"), is_open, "{rules}: {detail}");
+            }
+            only_gone(&before, &keyspace(&redis), &in_db_0(COLLECTIONS), &format!("{rules}\n{}", done.scene()));
+        }
+    }
+
+    fn keys_that_are_closed_are_counted_and_left_alone(kind) {
+        // Read all, write some: the plan sees them, the act is refused.
+        let rules = if kind == ServerKind::Redis62 { "~go:* +@all" } else { "~go:* %R~stay:* +@all" };
+        for (method, keys) in [("unlink", &GO[..]), ("chunked", &COLLECTIONS[..]), ("pad", &COLLECTIONS[..4])] {
+            let lab = lab(kind, rules);
+            let redis = lab.redis();
+            let before = keyspace(&redis);
+            let mut deletion = lab.delete(["--method", method]).user("limited");
+            for key in keys {
+                deletion = deletion.arg(key).arg(key.replace("go", "stay"));
+            }
+            let done = deletion.exits(Exit::Partial);
+            for key in keys {
+                done.became(key, "deleted");
+                let closed = key.replace("go", "stay");
+                if kind == ServerKind::Redis62 {
+                    done.left(&closed, "denied");
+                } else {
+                    done.became(&closed, "denied");
+                }
+            }
+            only_gone(&before, &keyspace(&redis), &in_db_0(keys), &done.scene());
+            let left = keys.len();
+            let said: Vec<_> = done.outcome.stderr().split_whitespace().map(str::to_owned).collect();
+            let expected = if kind == ServerKind::Redis62 {
+                [left.to_string(), "left".to_owned(), "alone".to_owned()]
+            } else {
+                ["denied".to_owned(), left.to_string(), "keys".to_owned()]
+            };
+            assert!(said.windows(3).any(|words| words == expected), "{expected:?}\n{}", done.scene());
+        }
+    }
+
+    fn a_tombstone_that_may_not_be_made_is_not_needed(kind) {
+        // `bigkeys:tombstone:*` is closed.
+        let lab = lab(kind, "~go:* +@all");
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        let done = lab.delete(["go:set", "go:stream", "--method", "chunked"]).user("limited").exits(Exit::Done);
+        only_gone(&before, &keyspace(&redis), &in_db_0(["go:set", "go:stream"]), &done.scene());
+    }
+
+    fn without_any_way_to_write_nothing_happens(kind) {
+        let lab = lab(kind, "~* +@all -@write");
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        let done = lab.delete(["--match", "go:*"]).user("limited").exits(Exit::Partial);
+        assert_eq!(done.with_result("deleted"), BTreeSet::new(), "{}", done.scene());
+        only_gone(&before, &keyspace(&redis), &BTreeSet::new(), &done.scene());
+    }
+
+    fn without_memory_a_filter_by_bytes_leaves_keys_alone(kind) {
+        let lab = lab(kind, "~* +@all -memory");
+        let redis = lab.redis();
+        redis.fill_list("go:odd", 5, 100);
+        let before = keyspace(&redis);
+        // Only the size of a string is known without it.
+        let done = lab.delete(["--match", "go:*", "--min-bytes", "1"]).user("limited").exits(Exit::Partial);
+        for key in COLLECTIONS.iter().chain(&["go:odd"]) {
+            done.left(key, "unknown");
+        }
+        only_gone(&before, &keyspace(&redis), &in_db_0(["go:string"]), &done.scene());
+    }
+
+    fn a_quarantine_that_may_not_flush_moves_nothing(kind) {
+        let lab = lab(kind, "~* +@all -flushdb");
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        let deletion = lab.delete(["go:string", "go:set", "--method", "quarantine", "--quarantine-db", "9"]);
+        let done = deletion.user("limited").exits(Exit::Partial);
+        for key in ["go:string", "go:set"] {
+            done.became(key, "denied");
+        }
+        only_gone(&before, &keyspace(&redis), &BTreeSet::new(), &done.scene());
+    }
+}
+
+on_each_real_server! {
+    fn commands_that_were_renamed_away_are_done_without(kind) {
+        for commands in [&["UNLINK", "EVAL", "RENAMENX"][..], &["WATCH", "EVAL"]] {
+            let lab = Lab::with(kind, |_, options| {
+                commands.iter().fold(options, |options, command| options.config(format!("rename-command {command} \"\"")))
+            });
+            fill(&lab);
+            let redis = lab.redis();
+            let before = keyspace(&redis);
+            let done = lab.delete(["--match", "go:*"]).exits(Exit::Done);
+            only_gone(&before, &keyspace(&redis), &in_db_0(GO), &format!("{commands:?}\n{}", done.scene()));
+            let before = keyspace(&redis);
+            let done = lab.delete(["stay:set", "stay:hash", "--method", "chunked"]).exits(Exit::Done);
+            only_gone(&before, &keyspace(&redis), &in_db_0(["stay:set", "stay:hash"]), &format!("{commands:?}\n{}", done.scene()));
+        }
+    }
+}
