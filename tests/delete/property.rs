@@ -12,7 +12,7 @@ use super::ground::keyspace;
 use crate::support::{CALM, Client, Exit, Lab, Proxy, ServerKind, on_each_server, once_before};
 
 /// Cases of the property about whole runs.
-const KEYSPACES: usize = 4;
+const KEYSPACES: usize = 2;
 /// Keys of the property about comparisons; each is checked in three ways on each server.
 const KEYS: usize = 250;
 

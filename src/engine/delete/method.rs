@@ -193,7 +193,9 @@ impl Case<'_> {
                 "UNLINK is not to be had; DEL frees in the background here (lazyfree-lazy-user-del yes)",
             ));
         }
-        if self.is_small() {
+        let is_little_work = self.verdict.free_effort.is_some_and(|effort| effort <= LAZYFREE_THRESHOLD)
+            && stall_ms < UNNOTICED_MS;
+        if self.is_small() || is_little_work {
             return Ok(chosen(Method::Del, stall_ms, "small, and UNLINK is not to be had"));
         }
         if self.can_chunk() {
