@@ -12,11 +12,11 @@ use crate::support::{Bigkeys, CALM, Client, Exit, Lab, Outcome, key_of};
 impl Lab {
     /// Prepares a deletion that acts, as fast as it goes, with an audit of its own.
     pub(crate) fn delete<const N: usize>(&self, args: [&str; N]) -> Deletion {
-        self.delete_at(self.address().port(), args)
+        self.deletion_at(self.address().port(), args)
     }
 
     /// Like [`Lab::delete`], on another port: that of a proxy.
-    pub(crate) fn delete_at<const N: usize>(&self, port: u16, args: [&str; N]) -> Deletion {
+    pub(crate) fn deletion_at<const N: usize>(&self, port: u16, args: [&str; N]) -> Deletion {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("audit-{}.ndjson", NUMBER.fetch_add(1, Ordering::Relaxed));
         let command = self

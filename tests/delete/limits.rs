@@ -51,7 +51,7 @@ on_each_server! {
         let proxy = Proxy::start(lab.address(), |request| {
             if request.is("SREM") { Action::Delay(std::time::Duration::from_millis(60)) } else { Action::Forward }
         });
-        let done = lab.delete_at(proxy.port(), ["a", "b", "--method", "chunked", "--deadline", "300ms"]).exits(Exit::Partial);
+        let done = lab.deletion_at(proxy.port(), ["a", "b", "--method", "chunked", "--deadline", "300ms"]).exits(Exit::Partial);
         assert_eq!(done.with_result("unfinished"), in_db_0(["a"]), "{}", done.scene());
         let row = done.became("a", "unfinished");
         assert!(row["detail"].as_str().is_some_and(|text| text.contains("the rest is in \"bigkeys:tombstone:")), "{row}");
@@ -79,7 +79,7 @@ on_each_server! {
             Action::Forward
         });
         let args = ["a", "--method", "chunked", "--lazy-expire-while-running"];
-        let done = lab.delete_at(proxy.port(), args).exits(Exit::Done);
+        let done = lab.deletion_at(proxy.port(), args).exits(Exit::Done);
         assert!(seen.lock().expect("no panic").iter().all(|now| now == "yes"));
         assert!(!seen.lock().expect("no panic").is_empty());
         assert_eq!(setting(&lab), "no");

@@ -140,9 +140,9 @@ fn what_is_gone_is_the_plan_without_the_skipped(kind: ServerKind, lab: &Lab, run
             },
         ),
     );
-    let mut deletion = lab.delete_at(proxy.port(), ["--any-node"]);
+    let mut deletion = lab.deletion_at(proxy.port(), ["--any-node"]);
     if !selection.contains(&"--from") {
-        deletion = lab.delete_at(proxy.port(), []);
+        deletion = lab.deletion_at(proxy.port(), []);
     }
     for arg in selection.iter().chain(&option) {
         deletion = deletion.arg(arg);
@@ -219,7 +219,7 @@ on_each_server! {
                 begun |= request.is("LATENCY LATEST");
                 begun && ["EVAL", "WATCH", "TYPE"].iter().any(|word| request.is(word))
             }, move |redis| later.iter().for_each(|key| make(redis, key))));
-            let done = lab.delete_at(proxy.port(), ["--all", "--unprotect", "--method", "unlink", "--min-elements", "1"]).user(user).exits(Exit::Partial);
+            let done = lab.deletion_at(proxy.port(), ["--all", "--unprotect", "--method", "unlink", "--min-elements", "1"]).user(user).exits(Exit::Partial);
             done.audit_is_sound();
             keys.iter().map(|(key, _)| {
                 let name = String::from_utf8_lossy(&key.name).into_owned();

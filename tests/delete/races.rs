@@ -68,7 +68,7 @@ fn changed_before(kind: ServerKind, rules: &str, command: &'static str, method: 
     fill(&lab.redis());
     let proxy = Proxy::start(lab.address(), once_before(lab.address(), once_planned(command), change));
     let mut deletion =
-        lab.delete_at(proxy.port(), ["--method", method, "--min-elements", "1"]).user("limited");
+        lab.deletion_at(proxy.port(), ["--method", method, "--min-elements", "1"]).user("limited");
     for (key, ..) in CHANGES {
         deletion = deletion.arg(key);
     }
@@ -120,7 +120,7 @@ on_each_server! {
                 }),
             );
             let before = keyspace(&redis).len();
-            let done = lab.delete_at(proxy.port(), ["victim", "--method", method]).user("limited").exits(Exit::Partial);
+            let done = lab.deletion_at(proxy.port(), ["victim", "--method", method]).user("limited").exits(Exit::Partial);
             let row = done.became("victim", "changed");
             assert!(row["detail"].as_str().is_some_and(|text| text.contains("wrote to it while it was checked")), "{row}");
             assert_eq!(keyspace(&redis).len(), before, "{}", done.scene());
@@ -144,7 +144,7 @@ on_each_server! {
                 redis.run("HGET grows f1");
             }),
         );
-        let done = lab.delete_at(proxy.port(), ["grows", "stays", "--idle-over", "2s"]).exits(Exit::Partial);
+        let done = lab.deletion_at(proxy.port(), ["grows", "stays", "--idle-over", "2s"]).exits(Exit::Partial);
         assert!(done.became("grows", "changed")["detail"].as_str().is_some_and(|text| text.contains("--idle-over")));
         done.became("stays", "deleted");
         // The filter itself.
@@ -218,7 +218,7 @@ on_each_server! {
                 }
                 Action::Forward
             });
-            let done = lab.delete_at(proxy.port(), ["victim", "--method", "chunked"]).exits(Exit::Done);
+            let done = lab.deletion_at(proxy.port(), ["victim", "--method", "chunked"]).exits(Exit::Done);
             stop.store(true, Ordering::SeqCst);
             let writer = handle.lock().expect("no panic").take().expect("there were chunks");
             let written: i64 = writer.join().expect("it does not fail");
@@ -277,7 +277,7 @@ on_each_server! {
                 })
             },
         );
-        lab.delete_at(proxy.port(), ["victim", "--method", "chunked"]).user("limited").exits(Exit::Partial);
+        lab.deletion_at(proxy.port(), ["victim", "--method", "chunked"]).user("limited").exits(Exit::Partial);
         redis.run("GET victim").is("theirs");
     }
 
@@ -295,7 +295,7 @@ on_each_server! {
                 }
                 Action::Forward
             });
-            let done = lab.delete_at(proxy.port(), ["victim", "--method", "chunked"]).user("limited").exits(Exit::Partial);
+            let done = lab.deletion_at(proxy.port(), ["victim", "--method", "chunked"]).user("limited").exits(Exit::Partial);
             let row = done.became("victim", "failed");
             assert!(row["detail"].as_str().is_some_and(|text| text.contains("taken")), "{row}\n{}", done.scene());
             redis.run("SCARD victim").is(1_000);
@@ -314,7 +314,7 @@ on_each_server! {
             }),
         );
         let before = { redis.fill_hash("stays", 5_000); let all = keyspace(&redis); redis.run("DEL stays"); redis.fill_hash("stays", 1_000); all };
-        let done = lab.delete_at(proxy.port(), ["stays"]).exits(Exit::Partial);
+        let done = lab.deletion_at(proxy.port(), ["stays"]).exits(Exit::Partial);
         only_gone(&before, &keyspace(&redis), &BTreeSet::new(), &done.scene());
     }
 }
