@@ -151,7 +151,7 @@ impl AuditLog {
                         assert!(["failed", "unfinished"].contains(&row["result"].as_str()), "{row:?}");
                     }
                 }
-                "run" | "skip" | "hold" | "setting" | "resume" | "end" => {}
+                "run" | "skip" | "begin" | "hold" | "setting" | "resume" | "end" => {}
                 other => panic!("an audit has no rows `{other}`: {row:?}"),
             }
         }
