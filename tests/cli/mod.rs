@@ -3,6 +3,9 @@
 #[cfg(feature = "server")]
 mod bundled;
 mod connect;
+mod delete_asks;
+mod delete_ends;
+mod delete_input;
 mod ending;
 mod formats;
 mod terminal;

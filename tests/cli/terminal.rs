@@ -1,7 +1,7 @@
 //! On a terminal: a table, a bar, and a password that is asked for. `script` of util-linux is the
 //! terminal, 80 columns wide.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -10,6 +10,17 @@ use crate::support::{Action, CALM, Lab, Proxy, on_servers};
 /// Runs `bigkeys` with these arguments on a terminal, types this, and returns the exit code and all that
 /// was shown. `None`: there is no such `script` here.
 fn on_a_terminal(lab: &Lab, env: &str, args: &[&str], types: &str) -> Option<(Option<i32>, String)> {
+    answers_on_a_terminal(lab, env, args, "", types)
+}
+
+/// Like [`on_a_terminal`], but types only once this was shown.
+pub(super) fn answers_on_a_terminal(
+    lab: &Lab,
+    env: &str,
+    args: &[&str],
+    prompt: &str,
+    types: &str,
+) -> Option<(Option<i32>, String)> {
     let version = Command::new("script").arg("--version").output().ok()?;
     if !String::from_utf8_lossy(&version.stdout).contains("util-linux") {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "script of util-linux is missing");
@@ -32,14 +43,21 @@ fn on_a_terminal(lab: &Lab, env: &str, args: &[&str], types: &str) -> Option<(Op
         .stderr(Stdio::piped())
         .spawn()
         .expect("script can be started");
-    child
-        .stdin
-        .as_mut()
-        .expect("stdin is a pipe")
-        .write_all(types.as_bytes())
-        .expect("the terminal takes it");
-    let output = child.wait_with_output().expect("it ends");
-    Some((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    let mut stdout = child.stdout.take().expect("stdout is a pipe");
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
+    while !String::from_utf8_lossy(&shown).contains(prompt) {
+        match stdout.read(&mut buffer).expect("a pipe can be read") {
+            0 => break,
+            length => shown.extend_from_slice(&buffer[..length]),
+        }
+    }
+    let stdin = child.stdin.as_mut().expect("stdin is a pipe");
+    // It may have ended without a prompt.
+    let _ = stdin.write_all(types.as_bytes()).and_then(|()| stdin.flush());
+    stdout.read_to_end(&mut shown).expect("a pipe can be read");
+    let status = child.wait().expect("it ends");
+    Some((status.code(), String::from_utf8_lossy(&shown).into_owned()))
 }
 
 /// Leaves out what moves the cursor and colours: `ESC [ ... letter`, and what a bar wrote over.

@@ -5,6 +5,8 @@ mod candidates;
 pub(crate) mod cases;
 mod changes;
 mod delete_breaks;
+mod delete_faults;
+mod delete_guard;
 mod facts;
 mod faults;
 mod filters;

@@ -136,13 +136,6 @@ fn collect_with_copy(mut from: impl Read + Send + 'static) -> (JoinHandle<Vec<u8
     (reader, receiver)
 }
 
-/// Sends a signal, and returns whether the process was there.
-pub(crate) fn signal(pid: u32, name: &str) -> bool {
-    // The shell's own `kill` is everywhere; a signal of ours would need `unsafe`.
-    let status = Command::new("sh").args(["-c", "kill -\"$0\" \"$1\"", name, &pid.to_string()]).status();
-    status.expect("there is a shell").success()
-}
-
 /// A command that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -183,13 +176,23 @@ impl Running {
     /// Sends a signal by its name.
     #[track_caller]
     pub(crate) fn signal(&self, name: &str) {
-        assert!(signal(self.child.id(), name), "the command was gone before it got SIG{name}");
+        // The shell's own `kill` is everywhere; a signal of ours would need `unsafe`.
+        let status = Command::new("sh")
+            .args(["-c", "kill -\"$0\" \"$1\"", name, &self.child.id().to_string()])
+            .status()
+            .expect("there is a shell");
+        assert!(status.success(), "the command was gone before it got SIG{name}");
+    }
+
+    /// Returns whether it has not ended yet.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Kills it at once, as the system does when memory is short, and waits until it is gone. Returns
     /// whether it was still running.
     pub(crate) fn kill(&mut self) -> bool {
-        let was_running = matches!(self.child.try_wait(), Ok(None));
+        let was_running = self.is_running();
         let _ = self.child.kill();
         let _ = self.child.wait();
         was_running

@@ -188,16 +188,26 @@ fn csv_rows(text: &str) -> Vec<Vec<String>> {
 impl Lab {
     /// Prepares a deletion that acts, as fast as it goes, through this port, with `run.csv` as its audit.
     pub(crate) fn delete_at<const N: usize>(&self, port: u16, args: [&str; N]) -> Bigkeys {
-        self.acts_at(port).args(["--audit", "run.csv"]).args(args)
+        self.delete_paced(port, "max", args)
+    }
+
+    /// Like [`Lab::delete_at`], with so many commands a second.
+    pub(crate) fn delete_paced<const N: usize>(&self, port: u16, rate: &str, args: [&str; N]) -> Bigkeys {
+        self.acts_at(port, rate).args(["--audit", "run.csv"]).args(args)
     }
 
     /// Prepares the end of a run whose audit is `run.csv`.
     pub(crate) fn resume_at(&self, port: u16) -> Bigkeys {
-        self.acts_at(port).args(["--resume", "run.csv"])
+        self.resume_paced(port, "max")
     }
 
-    fn acts_at(&self, port: u16) -> Bigkeys {
-        let command = self.bigkeys_bare(["delete", "--safe", "--yes", "--rate", "max", "--port"]);
+    /// Like [`Lab::resume_at`], with so many commands a second.
+    pub(crate) fn resume_paced(&self, port: u16, rate: &str) -> Bigkeys {
+        self.acts_at(port, rate).args(["--resume", "run.csv"])
+    }
+
+    fn acts_at(&self, port: u16, rate: &str) -> Bigkeys {
+        let command = self.bigkeys_bare(["delete", "--safe", "--yes", "--rate", rate, "--port"]);
         command.arg(port.to_string()).args(CALM)
     }
 

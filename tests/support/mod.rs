@@ -15,7 +15,7 @@ mod scan;
 mod server;
 
 pub(crate) use certs::Certificates;
-pub(crate) use command::{Bigkeys, Exit, Outcome, signal};
+pub(crate) use command::{Bigkeys, Exit, Outcome};
 pub(crate) use deletion::{AuditLog, Keyspace, snapshot};
 pub(crate) use lab::Lab;
 pub(crate) use proxy::{Action, Proxy, Request, once_before};

@@ -84,6 +84,8 @@ pub(super) enum End {
 /// What interrupts the work on a chunk.
 enum Break {
     Link(LinkError),
+    /// The server is busy or loading.
+    NotNow(String),
     End(End),
 }
 
@@ -107,9 +109,24 @@ pub(super) async fn take_apart(
 ) -> TakenApart {
     let mut work = Work { session, target, done: TakenApart::default() };
     let mut reconnects = 0;
+    let mut busy_since = None;
     loop {
+        let removed = work.done.removed;
         let broke = match work.through().await {
             Ok(()) => return work.done,
+            Err(Break::NotNow(why)) => {
+                // As long as it goes on at all, its patience begins anew.
+                let since =
+                    busy_since.take().filter(|_| work.done.removed == removed).unwrap_or_else(Instant::now);
+                busy_since = Some(since);
+                match work.session.not_now(since, &why).await {
+                    Ok(()) => continue,
+                    Err(halt) => {
+                        work.done.end = Some(End::Halt(halt));
+                        return work.done;
+                    }
+                }
+            }
             Err(Break::End(end)) => {
                 work.done.end = Some(end);
                 return work.done;
@@ -506,11 +523,10 @@ impl Work<'_, '_, '_> {
 
 /// Takes a reply that must be no refusal.
 fn accept(reply: Reply) -> Result<Value, Break> {
-    reply.map_err(|refusal| {
-        Break::End(match meaning(&refusal.message) {
-            Meaning::NoWrites => End::Halt(Halt::Refused(refusal.message)),
-            _ => End::Refused(refusal.message),
-        })
+    reply.map_err(|refusal| match meaning(&refusal.message) {
+        Meaning::NotNow => Break::NotNow(refusal.message),
+        Meaning::NoWrites => Break::End(End::Halt(Halt::Refused(refusal.message))),
+        _ => Break::End(End::Refused(refusal.message)),
     })
 }
 
