@@ -98,7 +98,7 @@ on_each_server! {
             // A name that is a pattern, or a flag, is a name.
             ("key\ndoomed:*\n--all\n".to_owned(), &[], &[]),
             (format!("{header}\n"), &[], &[]),
-        ] {
+        ].into_iter().skip(kind as usize % 2).step_by(2) {
             fill(&redis);
             redis.call(&["SET", formula, "v"]);
             redis.call(&["SET", "=cmd", "v"]);
@@ -124,7 +124,7 @@ on_each_server! {
         let kept: [&[u8]; 12] = [
             b"\0\0", b"a", b"  a", b"b", b"x00", b"\xff", b"1+1", b"'=1+1", b"quoted", b"\\n", b"\"\"", "\u{e9}".as_bytes(),
         ];
-        for (format, way) in [("csv", "unlink"), ("ndjson", "unlink"), ("csv", "chunked")] {
+        for (format, way) in [("csv", "unlink"), ("ndjson", "unlink"), ("csv", "chunked")].into_iter().skip(kind as usize % 3).take(1) {
             redis.run("FLUSHALL");
             let _ = fs::remove_file(lab.path("run.csv"));
             for key in kept {
@@ -231,7 +231,7 @@ on_servers! {
             text
         });
         fs::write(lab.path("keys.csv"), csv).expect("the lab's folder is writable");
-        let ndjson = (0..1_000_000).fold(String::new(), |mut text, n| {
+        let ndjson = (0..300_000).fold(String::new(), |mut text, n| {
             let _ = writeln!(text, "{{\"db\":0,\"key\":\"{}\",\"key_encoding\":\"plain\"}}", name(n));
             text
         });

@@ -13,6 +13,7 @@
 //! else: what has no final outcome is still to be done. A crash may cut the last line off in its middle; it
 //! is dropped when the file is opened again.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -293,6 +294,33 @@ impl AuditRecord {
         self
     }
 
+    /// Returns it without what would break its line: what a server or the environment said may hold anything.
+    fn in_one_line(&self) -> Cow<'_, Self> {
+        let breaks =
+            |text: &Option<String>| text.as_deref().is_some_and(|text| text.contains(char::is_control));
+        let Self { kind, encoding, reason, detail, operator, host, server_version, server_run_id, .. } = self;
+        if ![kind, encoding, reason, detail, operator, host, server_version, server_run_id]
+            .into_iter()
+            .any(breaks)
+        {
+            return Cow::Borrowed(self);
+        }
+        let mut record = self.clone();
+        for text in [
+            &mut record.kind,
+            &mut record.encoding,
+            &mut record.reason,
+            &mut record.detail,
+            &mut record.operator,
+            &mut record.host,
+            &mut record.server_version,
+            &mut record.server_run_id,
+        ] {
+            *text = text.take().map(|text| cell(&text));
+        }
+        Cow::Owned(record)
+    }
+
     fn named(mut self, db: u32, key: &KeyName) -> Self {
         let (text, encoding) = key.to_text();
         self.db = Some(db);
@@ -391,6 +419,7 @@ impl<W: Write> Lines<W> {
     }
 
     fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
+        let record = &*record.in_one_line();
         match self {
             Self::Csv(writer) => writer.serialize(record).map_err(csv_error),
             Self::Ndjson(writer) => {

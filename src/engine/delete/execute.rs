@@ -165,7 +165,7 @@ pub async fn execute(
     };
     let monitors_after = Monitors::read(session.link()).await.unwrap_or_default();
     let mut end = AuditRecord::new(RecordKind::End, run_id);
-    end.detail = Some(halt.as_ref().map_or_else(|| "done".to_owned(), Halt::to_string));
+    end = end.saying(&halt.as_ref().map_or_else(|| "done".to_owned(), Halt::to_string));
     if session.write_through(&end).is_err() {
         warnings.push("the end of the run could not be written to the audit".to_owned());
     }
