@@ -184,8 +184,11 @@ on_each_server! {
             let _ = fs::remove_file(lab.path("run.csv"));
             let proxy = slow(&lab, words);
             let running = lab.delete_at(proxy.port(), args).start();
-            // The first two EVALs are probes.
-            wait_for(&proxy, words, if words == "EVAL" { 3 } else { 2 });
+            // The probes send EVAL, too: from here on it is the plan that is carried out.
+            while !lab.path("run.csv").exists() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            wait_for(&proxy, words, proxy.requests(words).len() + 1);
             running.signal(signal);
             let outcome = running.finish().exits(Exit::Interrupted).stderr_has("interrupted").stderr_has("--resume run.csv");
             let audit = lab.audit();

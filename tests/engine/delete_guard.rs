@@ -38,7 +38,7 @@ on_each_server! {
     fn reasons_to_wait_hold_the_run_and_are_told(kind) {
         let reasons = [
             ("memory", "lazyfree_pending_objects:99999", "99999 values wait"),
-            ("replication", "slave0:ip=10.0.0.7,port=6380,state=online,offset=0,lag=12", "10.0.0.7:6380 has not answered for 12 s"),
+            ("replication", "slave0:ip=10.0.0.7,port=6380,state=online,offset=0,lag=12", "the replica 10.0.0.7:6380 has not answered for 12 s"),
             ("persistence", "rdb_bgsave_in_progress:1", "a background save is running"),
         ];
         let (section, line, words) = reasons[kind as usize % 3];
