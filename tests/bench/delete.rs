@@ -5,7 +5,10 @@
 //! cargo bench --bench delete -- waits               # what four other clients wait
 //! cargo bench --bench delete -- busy                # how busy chunks keep the server, and the slowest command
 //! cargo bench --bench delete -- small               # a million small keys, against redis-cli and xargs
+//! cargo bench --bench delete -- waits --million redis-7.0.15=target/servers/redis-7.0.15/redis-server
 //! ```
+//!
+//! `--million` leaves out what has five million elements; `NAME=PATH` names the servers.
 //!
 //! Needs the servers below `target/servers` (`tests/run --servers`) and some 6 GB of memory. Prints Markdown
 //! tables and all rows as CSV.
@@ -53,6 +56,12 @@ const VALUES: [(Value, &str); 10] = [
     (Value::Stream, "stream, 500k pending in its second group"),
 ];
 
+/// Returns what is deleted in this run.
+fn values() -> impl Iterator<Item = (Value, &'static str)> {
+    let only_a_million = std::env::args().any(|arg| arg == "--million");
+    VALUES.into_iter().filter(move |(_, title)| !only_a_million || !title.ends_with("5M"))
+}
+
 const WAYS: [&str; 4] = ["DEL", "UNLINK", "safe", "chunked"];
 
 fn main() {
@@ -88,7 +97,7 @@ fn waits(servers: &[Binary]) {
         let server = Server::start(binary);
         let mut driver = server.connect();
         println!("{}: {}.\n", binary.name, describe(&mut driver));
-        for (value, title) in VALUES {
+        for (value, title) in values() {
             for way in WAYS {
                 if way == "chunked" && value == Value::String {
                     continue;
@@ -169,7 +178,7 @@ fn busy(servers: &[Binary]) {
         let server = Server::start(binary);
         let mut driver = server.connect();
         driver.run(&format!("CONFIG SET slowlog-log-slower-than {SLOW_US}"));
-        for (value, title) in VALUES {
+        for (value, title) in values() {
             if matches!(value, Value::String) {
                 continue;
             }

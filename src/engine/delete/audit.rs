@@ -781,4 +781,20 @@ mod tests {
         let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
         assert_eq!(text.lines().next(), Some(COLUMNS.join(",").as_str()));
     }
+
+    #[test]
+    fn whatever_a_server_says_stays_in_one_line() {
+        // Redis 6.2 ends the errors of scripts with a line break.
+        let mut record = AuditRecord::new(RecordKind::End, "r");
+        record.detail = Some("MISCONF no\r\nwrites".to_owned());
+        record.kind = Some("a\nb".to_owned());
+        record.operator = Some("\n=cmd".to_owned());
+        for form in [Form::Csv, Form::Ndjson] {
+            let mut lines = Lines::new(form, Vec::new());
+            lines.write(&record).unwrap();
+            let line = String::from_utf8(lines.into_inner().unwrap()).unwrap();
+            assert_eq!(line.matches('\n').count(), 1, "{line}");
+            assert!(line.ends_with('\n'), "{line}");
+        }
+    }
 }
