@@ -186,7 +186,7 @@ on_each_server! {
             ("INFO", 5), ("INFO", 9), ("EVAL", 3), ("EVAL", 4), ("EVAL", 6), ("SSCAN", 1), ("SSCAN", 3), ("SREM", 1),
             ("SREM", 2), ("HSCAN", 2), ("HDEL", 1), ("HDEL", 2), ("ZCARD", 1), ("ZREMRANGEBYRANK", 1),
             ("ZREMRANGEBYRANK", 2), ("LLEN", 2), ("LTRIM", 1), ("XLEN", 2), ("XTRIM", 1), ("XINFO", 4),
-            ("XPENDING", 1), ("XACK", 1), ("XGROUP", 1), ("XGROUP", 2), ("UNLINK", 2), ("UNLINK", 4), ("UNLINK", 6),
+            ("XPENDING", 1), ("XACK", 1), ("XGROUP", 1), ("XGROUP", 2), ("UNLINK", 2), ("UNLINK", 3),
         ]);
     }
 
