@@ -2,7 +2,7 @@
 //! disk, a stdout that is gone.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -252,32 +252,18 @@ on_each_server! {
     fn a_reader_that_leaves_stops_no_deletion_half_way(kind) {
         let lab = Lab::start(kind);
         let redis = lab.redis();
-        let port = lab.address().port().to_string();
         for format in ["csv", "ndjson", "table"].into_iter().skip(kind as usize % 3).take(1) {
             fill(&redis);
             let before = snapshot(&redis);
             let _ = fs::remove_file(lab.path("run.csv"));
-            let run = |acts: &[&str]| {
-                let mut child = Command::new(env!("CARGO_BIN_EXE_bigkeys"))
-                    .args(["delete", "--match", "doomed:*", "--min-bytes", "1", "--rate", "max", "--format", format, "--port", &port])
-                    .args(CALM)
-                    .args(acts)
-                    .current_dir(lab.path(""))
-                    .env_clear()
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .spawn()
-                    .expect("the binary can be started");
-                drop(child.stdout.take());
-                let output = child.wait_with_output().expect("it ends");
-                let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-                assert!(!stderr.contains("error") && !stderr.contains("panicked"), "{format} {acts:?}: {stderr}");
-                assert_eq!(output.status.code(), Some(0), "{format} {acts:?}: {stderr}");
+            let preview = || {
+                let args = ["delete", "--match", "doomed:*", "--min-bytes", "1", "--rate", "max", "--format", format];
+                lab.bigkeys(args).args(CALM).unread()
             };
-            run(&[]);
+            drop(preview().exits(Exit::Done).never_says("error").never_says("panicked"));
             assert_eq!(snapshot(&redis), before, "a preview deletes nothing");
-            run(&["--safe", "--yes", "--audit", "run.csv"]);
+            let acts = preview().args(["--safe", "--yes", "--audit", "run.csv"]);
+            drop(acts.exits(Exit::Done).never_says("error").never_says("panicked"));
             assert_eq!(lab.audit().count("deleted"), 403);
             assert_eq!(snapshot(&redis), kept(&before));
         }

@@ -150,6 +150,24 @@ on_each_server! {
         only_gone(&before, &keyspace(&redis), &in_db_0(["go:string"]), &done.scene());
     }
 
+    fn without_memory_a_limit_in_bytes_leaves_keys_alone_whose_size_is_not_known(kind) {
+        let lab = lab(kind, "~* +@all -memory");
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        let done = lab.delete(["--match", "go:*", "--max-bytes", "1g"]).user("limited").exits(Exit::Partial);
+        for key in COLLECTIONS {
+            done.left(key, "unknown");
+        }
+        only_gone(&before, &keyspace(&redis), &in_db_0(["go:string"]), &done.scene());
+    }
+
+    fn a_run_without_a_result_writes_not_even_a_header(kind) {
+        let lab = lab(kind, "~* +@all -scan");
+        let run = lab.bigkeys(["delete", "--match", "go:*", "--format", "csv", "--user", "limited"]);
+        let outcome = run.env("REDISCLI_AUTH", "pw").exits(Exit::Failed).stderr_has("SCAN");
+        assert_eq!(outcome.stdout(), "");
+    }
+
     fn a_quarantine_that_may_not_flush_moves_nothing(kind) {
         let lab = lab(kind, "~* +@all -flushdb");
         let redis = lab.redis();

@@ -169,7 +169,10 @@ impl Deleted {
                     assert!(intended.contains(&seq), "an outcome without an intent: {row}\n{}", scene());
                     assert_eq!(planned.get(&seq), Some(&place(row)), "{row}");
                     assert!(done.insert(seq), "two outcomes: {row}\n{}", scene());
-                    assert!(row["elapsed_ms"].is_number() && row["victim_max_ms"].is_number(), "{row}");
+                    assert!(row["elapsed_ms"].is_number(), "{row}");
+                    // Empty where no PING came back in so short a time: that is not 0.
+                    let victim_max = &row["victim_max_ms"];
+                    assert!(victim_max.is_null() || victim_max.as_f64() > Some(0.0), "{row}");
                 }
                 _ => {}
             }

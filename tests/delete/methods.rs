@@ -198,6 +198,13 @@ on_each_server! {
         by(&lab, kind, Some("chunked"), Some("limited"), |victim| is_collection(victim) || victim.kind == "stream");
     }
 
+    fn a_method_that_is_worse_is_said_to_be(kind) {
+        let lab = Lab::start(kind);
+        lab.redis().fill_set("set", 3_000);
+        let done = lab.delete(["set", "--method", "chunked"]).exits(Exit::Done);
+        drop(done.outcome.stderr_has("--method: one key has a better one; set: unlink would be better here"));
+    }
+
     fn chunked_without_unlink_and_del(kind) {
         // Whatever goes with its last element needs neither.
         let lab = lab_without(kind, "-unlink -del");

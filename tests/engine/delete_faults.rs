@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::support::{
-    Action, AuditLog, Client, Exit, Keyspace, Lab, Outcome, Proxy, Request, ServerKind, on_each_server,
-    on_servers, snapshot,
+    Action, AuditLog, Bigkeys, Client, Exit, Keyspace, Lab, Outcome, Proxy, Request, ServerKind,
+    on_each_server, on_servers, snapshot,
 };
 
 fn fill(redis: &Client) {
@@ -144,6 +144,26 @@ on_each_server! {
         let mut kept = before;
         kept.remove(&(0, b"doomed:c".to_vec()));
         resumes(&lab, proxy.port(), &kept);
+    }
+
+    fn a_key_that_is_half_gone_in_place_is_unfinished_and_not_denied(kind) {
+        let lab = Lab::with(kind, |_, options| options.config("user limited on >pw ~* +@all -renamenx"));
+        let redis = lab.redis();
+        redis.fill_set("kept:set", 300);
+        let kept = snapshot(&redis);
+        redis.fill_set("doomed:b", 6000);
+        let address = lab.address();
+        let proxy = Proxy::start(address, before_nth("SREM", 3, move || {
+            Client::connect(address).call(&["ACL", "SETUSER", "limited", "-srem"]).is("OK");
+        }));
+        let limited = |run: Bigkeys| run.args(["--user", "limited"]).env("REDISCLI_AUTH", "pw");
+        let outcome = limited(lab.delete_at(proxy.port(), CHUNKED)).exits(Exit::Partial);
+        let left = redis.run("SCARD doomed:b").int();
+        assert!(0 < left && left < 6000, "{left}\n{}", outcome.scene());
+        assert_eq!(lab.audit().results().get("doomed:b"), Some(&"unfinished"), "{}", outcome.scene());
+        redis.call(&["ACL", "SETUSER", "limited", "+srem"]).is("OK");
+        drop(limited(lab.resume_at(proxy.port())).exits(Exit::Done));
+        assert_eq!(snapshot(&redis), kept);
     }
 
     fn a_user_who_loses_a_command_half_way_is_told_so(kind) {

@@ -31,6 +31,7 @@ pub(crate) struct Bigkeys {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     stdin: Option<Vec<u8>>,
+    unread: bool,
     timeout: Duration,
 }
 
@@ -41,6 +42,7 @@ impl Bigkeys {
             args: args.iter().map(OsString::from).collect(),
             env: Vec::new(),
             stdin: None,
+            unread: false,
             timeout: Duration::from_mins(2),
         }
     }
@@ -81,6 +83,12 @@ impl Bigkeys {
         self.exits(Exit::Done).stdout()
     }
 
+    /// Lets nobody read its stdout, as in `bigkeys scan | head -0`.
+    pub(crate) fn unread(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     /// Starts the command and returns at once.
     ///
     /// The environment is empty but for what a program needs to run, so that nothing of the machine
@@ -105,10 +113,12 @@ impl Bigkeys {
             // It may end before it has read all.
             thread::spawn(move || stdin.write_all(&bytes));
         }
-        let stdout = collect(child.stdout.take().expect("stdout is a pipe"));
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        // Else it is dropped, and so closed.
+        let stdout = (!self.unread).then(|| collect(stdout));
         let (stderr, lines) = collect_with_copy(child.stderr.take().expect("stderr is a pipe"));
         let deadline = Instant::now() + self.timeout;
-        Running { command: self, child, stdout: Some(stdout), stderr, lines, deadline }
+        Running { command: self, child, stdout, stderr, lines, deadline }
     }
 }
 

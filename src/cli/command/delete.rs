@@ -11,7 +11,7 @@ use tokio::runtime::{self, Runtime};
 
 use crate::cli::args::{DeleteArgs, DeleteFormat};
 use crate::cli::consent;
-use crate::cli::console::{self, Console};
+use crate::cli::console::{self, Console, TakeBack};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::Exit;
 use crate::cli::hint::hint;
@@ -19,10 +19,10 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::ProgressView;
 use crate::cli::surroundings::Surroundings;
 use crate::engine::delete::{
-    Audit, AuditRecord, DeleteConfig, DeleteEvent, DeleteReport, Excerpt, ExecuteError, Limits,
+    Audit, AuditRecord, DeleteConfig, DeleteEvent, DeleteReport, Excerpt, ExecuteError, LazyExpire, Limits,
     MethodOptions, Operator, Place, PlanFile, PlanLine, Planned, Protection, RecordKind, Row, RowForm,
-    RowWriter, SelectError, Selection, Todo, Totals, Unfinished, execute, lazy_expire_is_back, new_run_id,
-    plan, put_lazy_expire_back, survey, write_plan, write_report,
+    RowWriter, SelectError, Selection, Todo, Totals, Unfinished, execute, new_run_id, plan, survey,
+    write_plan, write_report,
 };
 use crate::engine::event::{Event, Stop};
 use crate::engine::report::TableStyle;
@@ -48,15 +48,17 @@ pub(in crate::cli) fn delete(
     around: &Surroundings,
     console: &Console,
 ) -> Result<Exit, CommandError> {
-    delete_to(args, around, console, Box::new(io::BufWriter::new(io::stdout())))
+    let (stdout, unwritten) = console::stdout();
+    delete_to(args, around, console, Box::new(stdout), &unwritten)
 }
 
-/// The same, with the rows for programs going elsewhere.
+/// The same, with the rows for programs going elsewhere. They are taken back where there is no result.
 pub(super) fn delete_to(
     args: &DeleteArgs,
     around: &Surroundings,
     console: &Console,
     rows: Box<dyn Write>,
+    unwritten: &TakeBack,
 ) -> Result<Exit, CommandError> {
     let settled = settle(args, around)?;
     for warning in &settled.warnings {
@@ -81,10 +83,14 @@ pub(super) fn delete_to(
     );
     let rows = Rows::new(settled.form, rows)?;
     let mut desk = Desk { args, around, console, interrupt, runtime, style, progress, rows };
-    match &args.run.resume {
+    let done = match &args.run.resume {
         Some(path) => desk.resume(&settled, path),
         None => desk.fresh(&settled),
+    };
+    if done.is_err() {
+        unwritten.take_back();
     }
+    done
 }
 
 /// All that a run has in hand at the front desk.
@@ -295,9 +301,9 @@ impl Desk<'_> {
         record.record = RecordKind::Resume;
         audit.write(&record).and_then(|()| audit.sync()).map_err(|error| audit_error(path, error))?;
         if let Some(before) = &unfinished.lazy_expire_before {
-            match self.runtime.block_on(put_lazy_expire_back(config, before)) {
+            match self.runtime.block_on(LazyExpire::as_it_was(before).put_back_at(&config.endpoint)) {
                 Ok(()) => {
-                    let record = lazy_expire_is_back(&unfinished.run_id);
+                    let record = LazyExpire::is_back(&unfinished.run_id);
                     audit
                         .write(&record)
                         .and_then(|()| audit.sync())

@@ -9,7 +9,7 @@ use tokio::runtime::{self, Runtime};
 
 use crate::cli::args::{Cli, Command};
 use crate::cli::bundled::{Bundled, BundledOptions};
-use crate::cli::console::{self, Console};
+use crate::cli::console::{self, Console, TakeBack};
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::exit::Exit;
 use crate::cli::surroundings::Surroundings;
@@ -65,14 +65,16 @@ pub(in crate::cli) fn demo(
     let Command::Delete(args) = parse(&typed)? else { return Ok(Exit::Failed) };
     let quiet = Console::new(args.console, around);
     witness.forget();
-    let deletion = super::delete::delete_to(&args, around, &quiet, Box::new(std::io::sink()))?;
+    let deletion =
+        super::delete::delete_to(&args, around, &quiet, Box::new(std::io::sink()), &TakeBack::default())?;
     if deletion != Exit::Done {
         return Ok(deletion);
     }
     waits.push(("bigkeys delete --safe", witness.longest()));
     let mut text = format!("\nWhat another client waited at the most while `{SUBJECT}` went by\n");
     for (way, wait) in waits {
-        let _ = writeln!(text, "  {way:<22} {:>7.1} ms", wait.as_secs_f64() * 1e3);
+        let wait = wait.map_or_else(|| "?".to_owned(), |wait| format!("{:.1}", wait.as_secs_f64() * 1e3));
+        let _ = writeln!(text, "  {way:<22} {wait:>7} ms");
     }
     console::print(text.as_bytes())?;
     console.note("now with your own: `bigkeys scan --host HOST -p PORT -o keys.csv` reads only, and keeps to 10 000 commands a second");
@@ -114,7 +116,7 @@ impl<'r> Witness<'r> {
     }
 
     /// Deletes a key with this command, and returns what was waited for it.
-    fn waits_for(&mut self, command: &str, key: &str) -> Result<Duration, CommandError> {
+    fn waits_for(&mut self, command: &str, key: &str) -> Result<Option<Duration>, CommandError> {
         self.forget();
         self.run(&[command, key])?;
         Ok(self.longest())
@@ -146,7 +148,7 @@ impl<'r> Witness<'r> {
     }
 
     /// Returns the longest wait since then, once the PING that is under way has come back.
-    fn longest(&self) -> Duration {
+    fn longest(&self) -> Option<Duration> {
         self.runtime.block_on(async { tokio::time::sleep(20 * PING_INTERVAL).await });
         self.canary.take_max()
     }

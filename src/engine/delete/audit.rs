@@ -15,7 +15,7 @@
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +24,7 @@ use tempfile::NamedTempFile;
 
 use crate::engine::key::{Encoding, Expiry, KeyEncoding, KeyName, Kind};
 
+use super::lines::{BUFFER_BYTES, Lines, RowForm};
 use super::method::Method;
 use super::plan::{LeftAlone, PlannedKey};
 
@@ -281,23 +282,25 @@ impl AuditRecord {
     /// Makes the line of a key that is left alone.
     pub fn skip(run_id: &str, left: &LeftAlone) -> Self {
         let mut record = Self::new(RecordKind::Skip, run_id).named(left.db, &left.key);
-        record.result = None;
         record.reason = Some(left.why.as_str().to_owned());
-        record.detail = Some(cell(&left.detail));
+        record.detail = Some(left.detail.clone());
         record
     }
 
     /// Says what there is to say.
     #[must_use]
     pub fn saying(mut self, detail: &str) -> Self {
-        self.detail = Some(cell(detail));
+        self.detail = Some(detail.to_owned());
         self
     }
 
-    /// Returns it without what would break its line: what a server or the environment said may hold anything.
+    /// Returns it without what would break its line, or what a spreadsheet would compute: what a server or the
+    /// environment said may hold anything.
     fn in_one_line(&self) -> Cow<'_, Self> {
-        let breaks =
-            |text: &Option<String>| text.as_deref().is_some_and(|text| text.contains(char::is_control));
+        let breaks = |text: &Option<String>| {
+            text.as_deref()
+                .is_some_and(|text| text.contains(char::is_control) || text.starts_with(FORMULA_STARTS))
+        };
         let Self { kind, encoding, reason, detail, operator, host, server_version, server_run_id, .. } = self;
         if ![kind, encoding, reason, detail, operator, host, server_version, server_run_id]
             .into_iter()
@@ -373,99 +376,32 @@ pub(super) fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3
 }
 
+/// What a spreadsheet takes for the beginning of a formula.
+const FORMULA_STARTS: [char; 4] = ['=', '+', '-', '@'];
+
 /// Returns text for one cell of one line: no control characters, and nothing that a spreadsheet computes.
 fn cell(text: &str) -> String {
     let mut safe: String = text
         .chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
         .collect();
-    if safe.starts_with(['=', '+', '-', '@']) {
+    if safe.starts_with(FORMULA_STARTS) {
         safe.insert(0, '\'');
     }
     safe
 }
 
-/// The form of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Csv,
-    Ndjson,
-}
-
-impl Form {
-    fn of(path: &Path) -> Self {
-        let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
-        if matches!(suffix, "ndjson" | "jsonl" | "json") { Self::Ndjson } else { Self::Csv }
-    }
-}
-
-/// Writes lines in either form.
-#[derive(Debug)]
-enum Lines<W: Write> {
-    Csv(Box<csv::Writer<W>>),
-    Ndjson(BufWriter<W>),
-}
-
-impl<W: Write> Lines<W> {
-    fn new(form: Form, output: W) -> Self {
-        match form {
-            Form::Csv => {
-                let mut builder = csv::WriterBuilder::new();
-                builder.has_headers(false).buffer_capacity(BUFFER_BYTES);
-                Self::Csv(Box::new(builder.from_writer(output)))
-            }
-            Form::Ndjson => Self::Ndjson(BufWriter::with_capacity(BUFFER_BYTES, output)),
-        }
-    }
-
-    fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
-        let record = &*record.in_one_line();
-        match self {
-            Self::Csv(writer) => writer.serialize(record).map_err(csv_error),
-            Self::Ndjson(writer) => {
-                serde_json::to_writer(&mut *writer, record)?;
-                writer.write_all(b"\n")
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Csv(writer) => writer.flush(),
-            Self::Ndjson(writer) => writer.flush(),
-        }
-    }
-
-    fn get_ref(&self) -> &W {
-        match self {
-            Self::Csv(writer) => writer.get_ref(),
-            Self::Ndjson(writer) => writer.get_ref(),
-        }
-    }
-
-    fn into_inner(self) -> io::Result<W> {
-        match self {
-            Self::Csv(writer) => writer.into_inner().map_err(|error| io::Error::other(error.to_string())),
-            Self::Ndjson(writer) => writer.into_inner().map_err(io::IntoInnerError::into_error),
-        }
-    }
-}
-
-/// Bytes written, and read, at a time.
-const BUFFER_BYTES: usize = 64 << 10;
-
-fn csv_error(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
-    }
+/// Returns the form that the name of an audit asks for.
+fn form_of(path: &Path) -> RowForm {
+    let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+    if matches!(suffix, "ndjson" | "jsonl" | "json") { RowForm::Ndjson } else { RowForm::Csv }
 }
 
 /// A plan in the making: a file beside the audit to be, which has no name of its own yet.
 #[derive(Debug)]
 pub struct PlanFile {
     lines: Lines<NamedTempFile>,
-    form: Form,
+    form: RowForm,
     path: PathBuf,
 }
 
@@ -482,12 +418,9 @@ impl PlanFile {
             ));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new().prefix(".bigkeys-").suffix(".tmp").tempfile_in(folder)?;
-        let form = Form::of(path);
-        if form == Form::Csv {
-            writeln!(file, "{}", COLUMNS.join(","))?;
-        }
-        Ok(Self { lines: Lines::new(form, file), form, path: path.to_owned() })
+        let file = tempfile::Builder::new().prefix(".bigkeys-").suffix(".tmp").tempfile_in(folder)?;
+        let form = form_of(path);
+        Ok(Self { lines: Lines::with_header(form, file, &COLUMNS)?, form, path: path.to_owned() })
     }
 
     /// Adds a line.
@@ -495,7 +428,7 @@ impl PlanFile {
     /// # Errors
     /// When the disk is full, say.
     pub fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
-        self.lines.write(record)
+        self.lines.write(&*record.in_one_line())
     }
 
     /// Returns the path of the temporary file.
@@ -532,7 +465,7 @@ impl Audit {
         let whole = end_of_last_line(&mut file)?;
         file.set_len(whole)?;
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { lines: Lines::new(Form::of(path), file), path: path.to_owned() })
+        Ok(Self { lines: Lines::new(form_of(path), file), path: path.to_owned() })
     }
 
     /// Returns the file's path.
@@ -545,7 +478,7 @@ impl Audit {
     /// # Errors
     /// When the disk is full, say.
     pub fn write(&mut self, record: &AuditRecord) -> io::Result<()> {
-        self.lines.write(record)
+        self.lines.write(&*record.in_one_line())
     }
 
     /// Sees to it that everything is on the disk.
@@ -638,9 +571,9 @@ impl AuditReader {
     /// When it cannot be opened, or is none.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
         let lines = WholeLines::new(File::open(path)?);
-        let records = match Form::of(path) {
-            Form::Ndjson => Records::Ndjson(BufReader::with_capacity(BUFFER_BYTES, lines), Vec::new()),
-            Form::Csv => {
+        let records = match form_of(path) {
+            RowForm::Ndjson => Records::Ndjson(BufReader::with_capacity(BUFFER_BYTES, lines), Vec::new()),
+            RowForm::Csv => {
                 let mut builder = csv::ReaderBuilder::new();
                 builder.has_headers(false).flexible(true).buffer_capacity(BUFFER_BYTES);
                 Records::Csv(Box::new(builder.from_reader(lines)), csv::StringRecord::new())
@@ -789,9 +722,9 @@ mod tests {
         record.detail = Some("MISCONF no\r\nwrites".to_owned());
         record.kind = Some("a\nb".to_owned());
         record.operator = Some("\n=cmd".to_owned());
-        for form in [Form::Csv, Form::Ndjson] {
+        for form in [RowForm::Csv, RowForm::Ndjson] {
             let mut lines = Lines::new(form, Vec::new());
-            lines.write(&record).unwrap();
+            lines.write(&*record.in_one_line()).unwrap();
             let line = String::from_utf8(lines.into_inner().unwrap()).unwrap();
             assert_eq!(line.matches('\n').count(), 1, "{line}");
             assert!(line.ends_with('\n'), "{line}");

@@ -16,7 +16,9 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::key::{Expiry, Flavour, KeyName, Kind, Version};
-use crate::engine::live::{Command, LinkError, Reply, Value, reply_count, reply_text};
+use crate::engine::live::{
+    Command, LinkError, Reply, Value, reply_bytes, reply_count, reply_field, reply_text,
+};
 use crate::engine::risk::LAZYFREE_THRESHOLD;
 
 use super::expect::Expected;
@@ -228,7 +230,7 @@ impl Work<'_, '_, '_> {
         let mut pieces = ChunkSizer::new(self.first_count(), self.least_count(), REMOVE_MAX as u64);
         self.session.gate().await?;
         let mut page = Some(self.launch_page("0", pages.size()));
-        let mut removals: Vec<(Pending, u64)> = Vec::new();
+        let mut removal: Option<(Pending, u64)> = None;
         let mut last_count = pages.size();
         while let Some(asked) = page.take() {
             let (value, cost) = self.settle(asked).await?;
@@ -236,52 +238,46 @@ impl Work<'_, '_, '_> {
                 return Err(Break::End(End::Refused("the answer is no page with a cursor".to_owned())));
             };
             pages.observe(last_count, cost);
+            last_count = pages.size().min(pieces.size());
             // A page may bring all at once; it is removed piece by piece before the next is asked for.
             let pieces_of_page = cut(names, pieces.size());
             let is_short = pieces_of_page.len() <= 2;
-            let count = pages.size().min(pieces.size().max(1));
             if cursor != "0" && is_short {
                 self.session.gate().await?;
-                page = Some(self.launch_page(&cursor, count));
-                last_count = count;
+                page = Some(self.launch_page(&cursor, last_count));
             }
             let mut spent = cost;
             for names in pieces_of_page {
                 if !is_short {
                     self.session.gate().await?;
                 }
-                let count_sent = names.len() as u64;
+                let count = names.len() as u64;
                 let words = if *self.target.kind == Kind::Set { "SREM" } else { "HDEL" };
                 let pending = self.session.launch(self.on_name(&[words]).args(names));
-                removals.push((pending, count_sent));
                 // One may be under way while we read the next page; none piles up.
-                while removals.len() > 1 {
-                    spent += self.take_removal(&mut removals, &mut pieces).await?;
-                }
+                spent += self.take_removal(removal.replace((pending, count)), &mut pieces).await?;
                 if !is_short {
-                    spent += self.take_removal(&mut removals, &mut pieces).await?;
+                    spent += self.take_removal(removal.take(), &mut pieces).await?;
                     self.session.rest(std::mem::take(&mut spent)).await;
                 }
             }
             self.session.rest(spent).await;
             if cursor != "0" && page.is_none() {
                 self.session.gate().await?;
-                page = Some(self.launch_page(&cursor, count));
-                last_count = count;
+                page = Some(self.launch_page(&cursor, last_count));
             }
         }
-        while !removals.is_empty() {
-            self.take_removal(&mut removals, &mut pieces).await?;
-        }
+        self.take_removal(removal, &mut pieces).await?;
         Ok(())
     }
 
+    /// Waits for a removal, where one is under way, and returns what it cost.
     async fn take_removal(
         &mut self,
-        removals: &mut Vec<(Pending, u64)>,
+        removal: Option<(Pending, u64)>,
         sizer: &mut ChunkSizer,
     ) -> Result<Duration, Break> {
-        let (pending, sent) = removals.remove(0);
+        let Some((pending, sent)) = removal else { return Ok(Duration::ZERO) };
         let (value, cost) = self.settle(pending).await?;
         sizer.observe(sent, cost);
         self.chunk_done(reply_count(&value).unwrap_or(0), cost);
@@ -343,13 +339,7 @@ impl Work<'_, '_, '_> {
         let Value::Array(items) = items else { return None };
         let with_values = *self.target.kind == Kind::Hash && !self.leaves_values_out();
         let step = if with_values { 2 } else { 1 };
-        let names = items.into_iter().step_by(step).map(|item| match item {
-            Value::BulkString(bytes) => Some(bytes),
-            Value::SimpleString(text) => Some(text.into_bytes()),
-            Value::Int(number) => Some(number.to_string().into_bytes()),
-            Value::Okay => Some(b"OK".to_vec()),
-            _ => None,
-        });
+        let names = items.into_iter().step_by(step).map(reply_bytes);
         Some((reply_text(&cursor)?, names.collect::<Option<_>>()?))
     }
 
@@ -442,7 +432,7 @@ impl Work<'_, '_, '_> {
         let (value, _) =
             self.ask(&Command::new(&["XINFO", "GROUPS"]).arg(self.target.name.as_bytes())).await?;
         let Value::Array(groups) = value else { return Ok(Vec::new()) };
-        Ok(groups.iter().filter_map(group_name).collect())
+        Ok(groups.iter().filter_map(|group| reply_bytes(reply_field(group, "name")?.clone())).collect())
     }
 
     /// Empties the list of pending entries, which XGROUP DESTROY would free at once.
@@ -547,25 +537,6 @@ fn cut(names: Vec<Vec<u8>>, size: u64) -> Vec<Vec<Vec<u8>>> {
         pieces.push(piece);
     }
     pieces
-}
-
-fn group_name(group: &Value) -> Option<Vec<u8>> {
-    let bytes = |value: &Value| match value {
-        Value::BulkString(bytes) => Some(bytes.clone()),
-        Value::SimpleString(text) => Some(text.clone().into_bytes()),
-        _ => None,
-    };
-    match group {
-        Value::Array(cells) => cells
-            .chunks_exact(2)
-            .find(|pair| reply_text(&pair[0]).as_deref() == Some("name"))
-            .and_then(|pair| bytes(&pair[1])),
-        Value::Map(pairs) => pairs
-            .iter()
-            .find(|(name, _)| reply_text(name).as_deref() == Some("name"))
-            .and_then(|(_, value)| bytes(value)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,6 @@ pub struct DeleteProgress {
     pub keys: u64,
     /// Keys of the plan.
     pub keys_total: u64,
-    /// Bytes of those that are deleted.
-    pub bytes: u64,
     /// What is being taken apart, and how many elements of how many are gone.
     pub taking_apart: Option<(KeyName, u64, Option<u64>)>,
     /// The canary's last round trip.
@@ -32,12 +30,12 @@ pub struct KeyOutcome {
     pub detail: Option<String>,
     /// Chunks that it took.
     pub chunks: u64,
-    /// The slowest of them.
-    pub slowest_chunk: Duration,
+    /// The slowest of them, or the script that the key went with. `None`: it went in one command.
+    pub slowest_chunk: Option<Duration>,
     /// Time that it took.
     pub elapsed: Duration,
-    /// The longest that the canary waited meanwhile.
-    pub victim_max: Duration,
+    /// The longest that the canary waited meanwhile. `None`: no PING came back in so short a time.
+    pub victim_max: Option<Duration>,
 }
 
 /// Something that happened.

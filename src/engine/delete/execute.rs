@@ -16,8 +16,9 @@ use super::chunked::{End, TakenApart, Target, take_apart};
 use super::config::DeleteConfig;
 use super::event::{DeleteEvent, KeyOutcome};
 use super::expect::Expected;
+use super::lazy_expire::LazyExpire;
 use super::method::{Method, list_pad_bytes};
-use super::plan::PlannedKey;
+use super::plan::{Amount, PlannedKey};
 use super::recheck::{self, Acted, Confirmed, is_eval_refusal};
 use super::report::{DeleteReport, MemoryBack, Seen};
 use super::resume::Begun;
@@ -120,7 +121,7 @@ pub async fn execute(
     begin.server_run_id.clone_from(&profile.run_id);
     audit.write(&begin).map_err(|error| ExecuteError::Audit(error.to_string()))?;
     let switched = if config.lazy_expire_while_running {
-        let switched = LazyExpire::switch_on(&link, audit, run_id).await?;
+        let switched = LazyExpire::switch_on(&link, audit, run_id).await.map_err(ExecuteError::LazyExpire)?;
         profile.lazyfree.expire = Some(true);
         switched
     } else {
@@ -133,7 +134,7 @@ pub async fn execute(
     let mut run = Run {
         session,
         results: [0; KeyResult::ALL.len()],
-        by_method: [(0, 0); Method::ALL.len()],
+        by_method: [Amount::default(); Method::ALL.len()],
         bytes_begun: 0,
         keys_begun: 0,
         sizer: ChunkSizer::new(100, 1, SCRIPT_KEYS_MAX),
@@ -150,11 +151,11 @@ pub async fn execute(
     };
     let Run { mut session, results, by_method, .. } = run;
     if let Some(switched) = switched
-        && let Err(why) = switched.put_back(&mut session).await
+        && let Err(why) = put_back(&switched, &mut session).await
     {
         warnings.push(format!(
             "lazyfree-lazy-expire could not be put back ({why}): CONFIG SET lazyfree-lazy-expire {}, or --resume",
-            switched.before
+            switched.before()
         ));
     }
     let memory = match config.wait_memory {
@@ -192,6 +193,15 @@ pub async fn execute(
     })
 }
 
+async fn put_back(switched: &LazyExpire, session: &mut Session<'_>) -> Result<(), String> {
+    if switched.put_back(session.link()).await.is_err() {
+        // The connection may be what ended the run.
+        switched.put_back_at(&session.config.endpoint).await?;
+    }
+    let record = LazyExpire::is_back(&session.run_id);
+    session.write_through(&record).map_err(|halt| halt.to_string())
+}
+
 impl std::fmt::Display for Halt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -224,7 +234,7 @@ impl From<Halt> for Ended {
 struct Run<'a> {
     session: Session<'a>,
     results: [u64; KeyResult::ALL.len()],
-    by_method: [(u64, u64); Method::ALL.len()],
+    by_method: [Amount; Method::ALL.len()],
     keys_begun: u64,
     bytes_begun: u64,
     sizer: ChunkSizer,
@@ -369,7 +379,7 @@ impl Run<'_> {
             result: KeyResult::Deleted,
             detail: None,
             chunks: 0,
-            slowest_chunk: cost,
+            slowest_chunk: Some(cost),
             elapsed: began.elapsed(),
             victim_max: self.session.canary().take_max(),
         };
@@ -440,7 +450,7 @@ impl Run<'_> {
             result,
             detail,
             chunks: deletion.apart.chunks,
-            slowest_chunk: deletion.apart.slowest,
+            slowest_chunk: (deletion.apart.chunks > 0).then_some(deletion.apart.slowest),
             elapsed: began.elapsed(),
             victim_max: self.session.canary().take_max(),
         };
@@ -459,25 +469,18 @@ impl Run<'_> {
     }
 
     fn outcome(&mut self, planned: &PlannedKey, outcome: &KeyOutcome) -> Result<(), Halt> {
-        let ms = |duration: Duration| Some(rounded(duration.as_secs_f64() * 1e3));
+        let ms = |duration: Duration| rounded(duration.as_secs_f64() * 1e3);
         let mut record = AuditRecord::new(RecordKind::Outcome, &self.session.run_id).of(planned);
         record.result = Some(outcome.result);
         record.detail.clone_from(&outcome.detail);
-        if let Some(detail) = &outcome.detail {
-            record = record.saying(detail);
-        }
         record.chunks = (outcome.chunks > 0).then_some(outcome.chunks);
-        record.slowest_chunk_ms = ms(outcome.slowest_chunk);
-        record.elapsed_ms = ms(outcome.elapsed);
-        record.victim_max_ms = ms(outcome.victim_max);
+        record.slowest_chunk_ms = outcome.slowest_chunk.map(ms);
+        record.elapsed_ms = Some(ms(outcome.elapsed));
+        record.victim_max_ms = outcome.victim_max.map(ms);
         self.session.write(&record)?;
         self.results[outcome.result as usize] += 1;
         if matches!(outcome.result, KeyResult::Deleted | KeyResult::Expiring) {
-            let (keys, bytes) = &mut self.by_method[planned.method as usize];
-            *keys += 1;
-            *bytes = bytes.saturating_add(planned.bytes.unwrap_or(0));
-            self.session.progress.bytes =
-                self.session.progress.bytes.saturating_add(planned.bytes.unwrap_or(0));
+            self.by_method[planned.method as usize].add(planned.bytes);
         }
         self.session.progress.keys += 1;
         self.session.emit(DeleteEvent::Outcome(planned, outcome))
@@ -639,6 +642,7 @@ impl OneKey<'_> {
         let apart = take_apart(&mut run.session, &target, confirmed).await;
         self.is_begun |= self.grave.is_none();
         self.apart.chunks += apart.chunks;
+        self.apart.removed += apart.removed;
         self.apart.slowest = self.apart.slowest.max(apart.slowest);
         let place = match &self.grave {
             Some(grave) => format!("the rest is in {}", grave.quoted()),
@@ -698,75 +702,6 @@ fn jittered(after: Duration, planned: &PlannedKey) -> Duration {
     match planned.expiry {
         Expiry::In(ttl) => spread.min(ttl),
         Expiry::Never | Expiry::Unknown => spread,
-    }
-}
-
-/// `lazyfree-lazy-expire` as it was before the run.
-struct LazyExpire {
-    before: String,
-}
-
-impl LazyExpire {
-    async fn switch_on(link: &Link, audit: &mut Audit, run_id: &str) -> Result<Option<Self>, ExecuteError> {
-        let failed = |why: String| ExecuteError::LazyExpire(why);
-        let get = link.run(&Command::new(&["CONFIG", "GET", LAZY_EXPIRE])).await;
-        let value = get.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.message))?;
-        let before = setting(&value).ok_or_else(|| failed("this server has no such setting".to_owned()))?;
-        if before == "yes" {
-            return Ok(None);
-        }
-        // Written down first: a run that is killed leaves the value for --resume to put back.
-        let mut record = AuditRecord::new(RecordKind::Setting, run_id);
-        record.reason = Some(LAZY_EXPIRE.to_owned());
-        record.detail = Some(before.clone());
-        audit
-            .write(&record)
-            .and_then(|()| audit.sync())
-            .map_err(|error| ExecuteError::Audit(error.to_string()))?;
-        let set = link.run(&Command::new(&["CONFIG", "SET", LAZY_EXPIRE, "yes"])).await;
-        set.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.message))?;
-        Ok(Some(Self { before }))
-    }
-
-    async fn put_back(&self, session: &mut Session<'_>) -> Result<(), String> {
-        if put_back_lazy_expire(session.link(), &self.before).await.is_err() {
-            // The connection may be what ended the run.
-            let link = Link::open(&session.config.endpoint, "bigkeys").await;
-            put_back_lazy_expire(&link.map_err(|error| error.to_string())?, &self.before).await?;
-        }
-        let record = lazy_expire_is_back(&session.run_id);
-        session.write_through(&record).map_err(|halt| halt.to_string())
-    }
-}
-
-/// The line that says that the setting is as it was: there is nothing for --resume to put back.
-pub(super) fn lazy_expire_is_back(run_id: &str) -> AuditRecord {
-    let mut record = AuditRecord::new(RecordKind::Setting, run_id);
-    record.reason = Some(LAZY_EXPIRE.to_owned());
-    record
-}
-
-/// The setting that decides whether expiry blocks.
-const LAZY_EXPIRE: &str = "lazyfree-lazy-expire";
-
-/// Puts the setting back to what an audit says it was.
-///
-/// # Errors
-/// In words, when that fails.
-pub(super) async fn put_back_lazy_expire(link: &Link, before: &str) -> Result<(), String> {
-    match link.run(&Command::new(&["CONFIG", "SET", LAZY_EXPIRE, before])).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(refusal)) => Err(refusal.message),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn setting(value: &crate::engine::live::Value) -> Option<String> {
-    use crate::engine::live::{Value, reply_text};
-    match value {
-        Value::Array(pair) => reply_text(pair.get(1)?),
-        Value::Map(pairs) => reply_text(&pairs.first()?.1),
-        _ => None,
     }
 }
 

@@ -193,9 +193,7 @@ impl Case<'_> {
                 "UNLINK is not to be had; DEL frees in the background here (lazyfree-lazy-user-del yes)",
             ));
         }
-        let is_little_work = self.verdict.free_effort.is_some_and(|effort| effort <= LAZYFREE_THRESHOLD)
-            && stall_ms < UNNOTICED_MS;
-        if self.is_small() || is_little_work {
+        if self.is_small() || (self.has_little_effort() && stall_ms < UNNOTICED_MS) {
             return Ok(chosen(Method::Del, stall_ms, "small, and UNLINK is not to be had"));
         }
         if self.can_chunk() {
@@ -221,9 +219,7 @@ impl Case<'_> {
                 chosen(method, ms, "asked for")
             }
             Method::Del => {
-                let effort_is_small = self.is_small()
-                    || self.verdict.free_effort.is_some_and(|effort| effort <= LAZYFREE_THRESHOLD);
-                if self.access.unlink || !effort_is_small {
+                if self.access.unlink || !(self.is_small() || self.has_little_effort()) {
                     return Err(
                         "DEL is only for keys of effort 64 and less where UNLINK is not to be had".to_owned()
                     );
@@ -283,6 +279,11 @@ impl Case<'_> {
 
     fn is_small(&self) -> bool {
         self.verdict.level == Some(Level::None) && self.inline_ms() < UNNOTICED_MS
+    }
+
+    /// Returns whether the server would free it at once, whatever it is asked.
+    fn has_little_effort(&self) -> bool {
+        self.verdict.free_effort.is_some_and(|effort| effort <= LAZYFREE_THRESHOLD)
     }
 
     fn can_chunk(&self) -> bool {
@@ -350,14 +351,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: WriteAccess = WriteAccess {
-        unlink: true,
-        del: true,
-        eval: true,
-        rename: true,
-        transactions: true,
-        link_is_clean: true,
-    };
+    const ALL: WriteAccess = WriteAccess::ALL;
     const NO_UNLINK: WriteAccess = WriteAccess { unlink: false, ..ALL };
     const NO_EVAL: WriteAccess = WriteAccess { eval: false, ..ALL };
 

@@ -17,6 +17,8 @@ mod event;
 mod execute;
 mod expect;
 mod hold;
+mod lazy_expire;
+mod lines;
 mod method;
 mod output;
 mod plan;
@@ -35,9 +37,11 @@ pub use config::{DeleteConfig, Limits, Operator};
 pub use event::{DeleteEvent, DeleteProgress, KeyOutcome};
 pub use execute::{ExecuteError, Place, Todo, execute};
 pub use expect::{Change, EncodingClass, Expected, Size};
+pub use lazy_expire::LazyExpire;
+pub use lines::RowForm;
 pub use method::{Choice, Method, MethodOptions, choose};
-pub use output::{DELETE_COLUMNS, Excerpt, Row, RowForm, RowWriter, SHOWN_MAX, write_plan, write_report};
-pub use plan::{LeftAlone, PlannedKey, Totals, WhyLeftAlone};
+pub use output::{DELETE_COLUMNS, Excerpt, Row, RowWriter, SHOWN_MAX, write_plan, write_report};
+pub use plan::{Amount, LeftAlone, PlannedKey, Totals, WhyLeftAlone};
 pub use protect::{PROTECTED_BY_DEFAULT, Protection};
 pub use report::{DeleteReport, MemoryBack, Seen};
 pub use resume::{Begun, PLAN_KEYS_MAX, Unfinished, planned};
@@ -48,20 +52,4 @@ pub use tombstone::TOMBSTONE_PREFIX;
 /// Returns a name for a run that no other has.
 pub fn new_run_id() -> String {
     format!("{:016x}", crate::engine::live::random())
-}
-
-/// Puts `lazyfree-lazy-expire` back to what it was before a run that was killed.
-///
-/// # Errors
-/// In words, when that fails.
-pub async fn put_lazy_expire_back(config: &DeleteConfig, before: &str) -> Result<(), String> {
-    let link = crate::engine::live::Link::open(&config.endpoint, "bigkeys")
-        .await
-        .map_err(|error| error.to_string())?;
-    execute::put_back_lazy_expire(&link, before).await
-}
-
-/// Returns the line of the audit that says that `lazyfree-lazy-expire` is as it was.
-pub fn lazy_expire_is_back(run_id: &str) -> AuditRecord {
-    execute::lazy_expire_is_back(run_id)
 }

@@ -11,8 +11,9 @@ use crate::engine::report::words::{bytes, count, counted, elapsed, exact, latenc
 
 use super::audit::{KeyResult, rounded};
 use super::event::KeyOutcome;
+use super::lines::{Lines, RowForm};
 use super::method::Method;
-use super::plan::{LeftAlone, PlannedKey, Totals, WhyLeftAlone};
+use super::plan::{Amount, LeftAlone, PlannedKey, Totals, WhyLeftAlone};
 use super::report::DeleteReport;
 
 /// Columns of the rows, in this order; new ones only at the end.
@@ -32,15 +33,6 @@ pub const DELETE_COLUMNS: [&str; 14] = [
     "slowest_chunk_ms",
     "victim_max_ms",
 ];
-
-/// The form of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowForm {
-    /// CSV.
-    Csv,
-    /// A JSON object a line.
-    Ndjson,
-}
 
 /// A line about one key.
 #[derive(Debug, Clone, Copy)]
@@ -113,11 +105,11 @@ impl<'a> Cells<'a> {
                 Self { detail: Some(&left.detail), ..Self::bare(left.db, &left.key, left.why.as_str()) }
             }
             Row::Outcome(key, outcome) => {
-                let ms = |duration: std::time::Duration| Some(rounded(duration.as_secs_f64() * 1e3));
+                let ms = |duration: std::time::Duration| rounded(duration.as_secs_f64() * 1e3);
                 Self {
                     detail: outcome.detail.as_deref().or(Some(&key.reason)),
-                    slowest_chunk_ms: ms(outcome.slowest_chunk),
-                    victim_max_ms: ms(outcome.victim_max),
+                    slowest_chunk_ms: outcome.slowest_chunk.map(ms),
+                    victim_max_ms: outcome.victim_max.map(ms),
                     ..Self::planned(key, outcome.result.as_str())
                 }
             }
@@ -126,12 +118,7 @@ impl<'a> Cells<'a> {
 }
 
 /// Writes rows.
-pub struct RowWriter<W: Write>(Rows<W>);
-
-enum Rows<W: Write> {
-    Csv(Box<csv::Writer<W>>),
-    Ndjson(W),
-}
+pub struct RowWriter<W: Write>(Lines<W>);
 
 impl<W: Write> RowWriter<W> {
     /// Begins the rows.
@@ -139,14 +126,7 @@ impl<W: Write> RowWriter<W> {
     /// # Errors
     /// When the header cannot be written.
     pub fn new(form: RowForm, output: W) -> io::Result<Self> {
-        Ok(Self(match form {
-            RowForm::Csv => {
-                let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(output);
-                writer.write_record(DELETE_COLUMNS).map_err(into_io)?;
-                Rows::Csv(Box::new(writer))
-            }
-            RowForm::Ndjson => Rows::Ndjson(output),
-        }))
+        Lines::with_header(form, output, &DELETE_COLUMNS).map(Self)
     }
 
     /// Writes a row.
@@ -154,14 +134,7 @@ impl<W: Write> RowWriter<W> {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&mut self, row: Row<'_>) -> io::Result<()> {
-        let cells = Cells::of(row);
-        match &mut self.0 {
-            Rows::Csv(writer) => writer.serialize(cells).map_err(into_io),
-            Rows::Ndjson(output) => {
-                serde_json::to_writer(&mut *output, &cells)?;
-                output.write_all(b"\n")
-            }
-        }
+        self.0.write(&Cells::of(row))
     }
 
     /// Hands on what is buffered.
@@ -169,17 +142,7 @@ impl<W: Write> RowWriter<W> {
     /// # Errors
     /// When it cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
-        match &mut self.0 {
-            Rows::Csv(writer) => writer.flush(),
-            Rows::Ndjson(output) => output.flush(),
-        }
-    }
-}
-
-fn into_io(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
+        self.0.flush()
     }
 }
 
@@ -227,6 +190,30 @@ impl Excerpt {
     }
 }
 
+/// Writes a line for each method that has keys.
+fn write_methods(
+    output: &mut impl Write,
+    indent: &str,
+    by_method: &[Amount; Method::ALL.len()],
+) -> io::Result<()> {
+    for (method, amount) in Method::ALL.iter().zip(by_method) {
+        if amount.keys > 0 {
+            let keys = counted(amount.keys, "key");
+            writeln!(output, "{indent}{:<11} {keys:>12}  {:>10}", method.as_str(), memory_of(*amount))?;
+        }
+    }
+    Ok(())
+}
+
+/// Says how much memory some keys take. What is not known is not nothing.
+fn memory_of(amount: Amount) -> String {
+    match amount.size_unknown {
+        0 => bytes(amount.bytes),
+        keys if keys == amount.keys => "unknown size".to_owned(),
+        keys => format!("at least {} ({} of unknown size)", bytes(amount.bytes), counted(keys, "key")),
+    }
+}
+
 /// A stall from here on is shown in red.
 const NOTICED_MS: f64 = 10.0;
 /// Columns of the terminal that a key's name may take.
@@ -270,24 +257,18 @@ pub fn write_plan(
             writeln!(output, "... and {} more", counted(more, "key"))?;
         }
         writeln!(output)?;
-        for (method, (keys, size)) in Method::ALL.iter().zip(totals.by_method) {
-            if keys > 0 {
-                writeln!(
-                    output,
-                    "{:<11} {:>12}  {:>10}",
-                    method.as_str(),
-                    counted(keys, "key"),
-                    bytes(size)
-                )?;
-            }
-        }
+        write_methods(output, "", &totals.by_method)?;
+        let del_stall = match totals.del_stall_unknown {
+            0 => wait(totals.del_stall_ms),
+            keys => format!("at least {} ({} not known)", wait(totals.del_stall_ms), counted(keys, "key")),
+        };
         writeln!(
             output,
             "{}: {} of memory; nobody should wait longer than {}, where DEL of each would take {} in all",
             painter.paint(Tone::Strong, &counted(totals.keys, "key")),
-            bytes(totals.bytes),
+            memory_of(Amount::sum(&totals.by_method)),
             wait(totals.stall_ms_max),
-            wait(totals.del_stall_ms),
+            del_stall,
         )?;
     }
     write_left(output, &painter, &excerpt.left, totals)
@@ -352,20 +333,15 @@ fn write_left(
 /// When it cannot be written.
 pub fn write_report(output: &mut impl Write, style: TableStyle, report: &DeleteReport) -> io::Result<()> {
     let painter = Painter { colour: style.colour };
-    let (keys, size) =
-        report.by_method.iter().fold((0, 0_u64), |(keys, sum), (more, size)| (keys + more, sum + size));
+    let gone = Amount::sum(&report.by_method);
     writeln!(
         output,
         "{} in {}: {} of memory",
-        painter.paint(Tone::Good, &format!("{} deleted", counted(keys, "key"))),
+        painter.paint(Tone::Good, &format!("{} deleted", counted(gone.keys, "key"))),
         elapsed(report.elapsed),
-        bytes(size)
+        memory_of(gone)
     )?;
-    for (method, (keys, size)) in Method::ALL.iter().zip(report.by_method) {
-        if keys > 0 {
-            writeln!(output, "  {:<11} {:>12}  {:>10}", method.as_str(), counted(keys, "key"), bytes(size))?;
-        }
-    }
+    write_methods(output, "  ", &report.by_method)?;
     for result in KeyResult::ALL {
         let keys = report.count(result);
         if keys > 0 && result != KeyResult::Deleted {
@@ -446,5 +422,23 @@ fn write_seen(output: &mut impl Write, report: &DeleteReport) -> io::Result<()> 
                 wait(*us as f64 / 1e3)
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_is_not_known_is_not_nothing() {
+        let mut amount = Amount::default();
+        amount.add(None);
+        assert_eq!(memory_of(amount), "unknown size");
+        amount.add(Some(2048));
+        assert_eq!(memory_of(amount), "at least 2.00 KiB (1 key of unknown size)");
+        let mut known = Amount::default();
+        known.add(Some(2048));
+        assert_eq!(memory_of(known), "2.00 KiB");
+        assert_eq!(memory_of(Amount::sum(&[amount, known])), "at least 4.00 KiB (1 key of unknown size)");
     }
 }

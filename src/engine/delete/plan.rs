@@ -128,33 +128,64 @@ impl WhyLeftAlone {
     }
 }
 
+/// A number of keys and their memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amount {
+    /// Keys.
+    pub keys: u64,
+    /// The memory of those whose size is known, in bytes.
+    pub bytes: u64,
+    /// Keys whose size is not known.
+    pub size_unknown: u64,
+}
+
+impl Amount {
+    /// Counts a key in.
+    pub fn add(&mut self, bytes: Option<u64>) {
+        self.keys += 1;
+        match bytes {
+            Some(bytes) => self.bytes = self.bytes.saturating_add(bytes),
+            None => self.size_unknown += 1,
+        }
+    }
+
+    /// Adds several up.
+    pub fn sum(all: &[Self]) -> Self {
+        all.iter().fold(Self::default(), |sum, more| Self {
+            keys: sum.keys + more.keys,
+            bytes: sum.bytes.saturating_add(more.bytes),
+            size_unknown: sum.size_unknown + more.size_unknown,
+        })
+    }
+}
+
 /// Sums over a plan.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Totals {
     /// Keys planned.
     pub keys: u64,
-    /// Their memory, as far as it is known, in bytes.
-    pub bytes: u64,
-    /// Keys and bytes by method.
-    pub by_method: [(u64, u64); Method::ALL.len()],
+    /// Keys and their memory by method.
+    pub by_method: [Amount; Method::ALL.len()],
     /// Keys left alone, by reason.
     pub left_alone: [u64; WhyLeftAlone::ALL.len()],
     /// The longest predicted stall, in milliseconds.
     pub stall_ms_max: f64,
-    /// The sum of what DEL of each would stall, in milliseconds.
+    /// The sum of what DEL of each would stall, as far as that is known, in milliseconds.
     pub del_stall_ms: f64,
+    /// Keys of which it is not known.
+    pub del_stall_unknown: u64,
 }
 
 impl Totals {
     /// Counts a key in.
     pub fn add(&mut self, key: &PlannedKey) {
         self.keys += 1;
-        self.bytes = self.bytes.saturating_add(key.bytes.unwrap_or(0));
-        let (keys, bytes) = &mut self.by_method[key.method as usize];
-        *keys += 1;
-        *bytes = bytes.saturating_add(key.bytes.unwrap_or(0));
+        self.by_method[key.method as usize].add(key.bytes);
         self.stall_ms_max = self.stall_ms_max.max(key.stall_ms);
-        self.del_stall_ms += key.del_stall_ms.unwrap_or(0.0);
+        match key.del_stall_ms {
+            Some(ms) => self.del_stall_ms += ms,
+            None => self.del_stall_unknown += 1,
+        }
     }
 
     /// Counts a key that is left alone.

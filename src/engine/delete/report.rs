@@ -7,6 +7,7 @@ use crate::engine::report::CanarySummary;
 
 use super::audit::KeyResult;
 use super::method::Method;
+use super::plan::Amount;
 use super::session::Halt;
 
 /// What a deletion did.
@@ -18,8 +19,8 @@ pub struct DeleteReport {
     pub keys_planned: u64,
     /// Keys by what became of them.
     pub results: [u64; KeyResult::ALL.len()],
-    /// Keys and bytes that are gone, by method.
-    pub by_method: [(u64, u64); Method::ALL.len()],
+    /// Keys and memory that are gone, by method.
+    pub by_method: [Amount; Method::ALL.len()],
     /// What the canary waited.
     pub canary: CanarySummary,
     /// Why the run ended before its plan did.

@@ -23,10 +23,6 @@ pub struct Unfinished {
     pub run_id: String,
     /// The server that it ran on.
     pub node: Option<String>,
-    /// Keys that are still to be deleted.
-    pub keys_left: u64,
-    /// Their bytes, as far as they are known.
-    pub bytes_left: u64,
     /// What `lazyfree-lazy-expire` was, if the run switched it on and did not put it back.
     pub lazy_expire_before: Option<String>,
     done: Bits,
@@ -48,19 +44,12 @@ impl Unfinished {
         let mut unfinished = Self {
             run_id: first.run_id,
             node: first.node,
-            keys_left: 0,
-            bytes_left: 0,
             lazy_expire_before: None,
             done: Bits::default(),
             begun: BTreeMap::new(),
         };
         for record in records {
             unfinished.take(&record?);
-        }
-        for todo in unfinished.todos(path)? {
-            unfinished.keys_left += 1;
-            let bytes = todo?.planned.bytes.unwrap_or(0);
-            unfinished.bytes_left = unfinished.bytes_left.saturating_add(bytes);
         }
         Ok(unfinished)
     }

@@ -2,7 +2,7 @@
 //! reason.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
@@ -164,6 +164,8 @@ pub async fn plan(
         is_named,
         profile: None,
         totals: Totals::default(),
+        worse: 0,
+        worse_example: None,
         expiring: 0,
         expiring_ms_max: 0.0,
         on_line,
@@ -196,7 +198,7 @@ pub async fn plan(
     if acts && is_replica {
         return Err(SelectError::Replica(node));
     }
-    let Planner { profile, mut totals, failed, expiring, expiring_ms_max, .. } = planner;
+    let Planner { profile, totals, failed, expiring, expiring_ms_max, worse, worse_example, .. } = planner;
     if let Some(error) = failed {
         return Err(SelectError::Output(error));
     }
@@ -209,6 +211,10 @@ pub async fn plan(
     whole(&report)?;
     let profile = profile.or_else(|| report.servers.first().cloned()).ok_or(SelectError::Stopped)?;
     let mut warnings = Vec::new();
+    if let Some(example) = worse_example {
+        let keys = if worse == 1 { "one key has".to_owned() } else { format!("{worse} keys have") };
+        warnings.push(format!("--method: {keys} a better one; {example}"));
+    }
     if expiring > 0 {
         warnings.push(format!(
             "{expiring} of these keys have a time to live, and lazyfree-lazy-expire is no: one that expires under \
@@ -217,9 +223,6 @@ pub async fn plan(
     }
     if names.as_ref().is_some_and(|names| names.is_cut) {
         warnings.push("the file says that its scan was partial: other keys may match as well".to_owned());
-    }
-    if totals.keys == 0 {
-        totals.stall_ms_max = 0.0;
     }
     Ok(Planned { profile, access, totals, warnings })
 }
@@ -288,6 +291,9 @@ struct Planner<'a, 'l> {
     is_named: bool,
     profile: Option<ServerProfile>,
     totals: Totals,
+    /// Keys that get a worse method than they could have, and what is said of the first.
+    worse: u64,
+    worse_example: Option<String>,
     /// Keys that expire with a stall, and the longest of those.
     expiring: u64,
     expiring_ms_max: f64,
@@ -309,6 +315,11 @@ impl Planner<'_, '_> {
                 WhyLeftAlone::Unknown,
                 format!("its {what} could not be found out, and a filter asks for it"),
             ))
+        } else if self.config.limits.bytes_max.is_some() && !facts.has_measured_size() {
+            Some((
+                WhyLeftAlone::Unknown,
+                "its size could not be found out, and --max-bytes asks for it".to_owned(),
+            ))
         } else {
             let change = listed.as_ref().and_then(|listed| listed.change(finding, self.config.tolerance));
             change.map(|words| (WhyLeftAlone::Changed, words))
@@ -320,6 +331,10 @@ impl Planner<'_, '_> {
         };
         match line {
             Ok(choice) => {
+                if let Some(warning) = &choice.warning {
+                    self.worse += 1;
+                    self.worse_example.get_or_insert_with(|| format!("{}: {warning}", facts.key));
+                }
                 if let Some(ms) = expiry_stall_ms(facts, verdict) {
                     self.expiring += 1;
                     self.expiring_ms_max = self.expiring_ms_max.max(ms);
@@ -442,11 +457,11 @@ const UNLISTED: Listed = Listed { kind: None, encoding: None, elements: None, by
 
 impl Names {
     fn of_keys(keys: Vec<(u32, KeyName)>) -> Self {
+        let mut seen = HashSet::new();
         let mut by_db: BTreeMap<u32, Vec<KeyName>> = BTreeMap::new();
         for (db, key) in keys {
-            let names = by_db.entry(db).or_default();
-            if !names.contains(&key) {
-                names.push(key);
+            if seen.insert((db, key.clone())) {
+                by_db.entry(db).or_default().push(key);
             }
         }
         let spools = by_db.into_iter().map(|(db, keys)| (db, Spool::Keys(keys.into_iter()))).collect();

@@ -10,7 +10,7 @@ use crate::engine::key::{KeyName, ServerProfile};
 use crate::engine::live::{
     Canary, Command, Link, LinkError, Refusal, RefusalKind, Reply, ServerState, WriteAccess, run_id, select,
 };
-use crate::engine::pace::{Pace, Pacer};
+use crate::engine::pace::Pacer;
 
 use super::audit::{Audit, AuditRecord, RecordKind};
 use super::config::DeleteConfig;
@@ -25,8 +25,6 @@ const STATE_PERIOD: Duration = Duration::from_millis(250);
 const DUTY: f64 = 0.5;
 /// First wait before a lost connection is made again; it doubles up to a second.
 const RETRY_WAIT: Duration = Duration::from_millis(50);
-/// Pace while the canary has no connection and nobody watches, as a part of the full one.
-const BLIND_FACTOR: f64 = 0.25;
 
 /// Why a run ends before its plan does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +91,6 @@ pub(super) struct Session<'a> {
     ticked_at: Instant,
     state_at: Option<Instant>,
     replied_at: Instant,
-    factor: f64,
     pub(super) progress: DeleteProgress,
     pub(super) commands: u64,
     pub(super) slowest_command: Duration,
@@ -133,14 +130,7 @@ impl<'a> Session<'a> {
             ticked_at: now,
             state_at: None,
             replied_at: now,
-            factor: 1.0,
-            progress: DeleteProgress {
-                keys: 0,
-                keys_total,
-                bytes: 0,
-                taking_apart: None,
-                canary: Duration::ZERO,
-            },
+            progress: DeleteProgress { keys: 0, keys_total, taking_apart: None, canary: Duration::ZERO },
             commands: 0,
             slowest_command: Duration::ZERO,
             held: Duration::ZERO,
@@ -177,15 +167,7 @@ impl<'a> Session<'a> {
 
     /// Looks at the guard, the deadline and the listener.
     fn tick(&mut self, now: bool) -> Result<(), Halt> {
-        let factor = match self.canary.pace() {
-            Pace::Stop(latency) => return Err(Halt::Guard(latency)),
-            Pace::Go { factor } if self.canary.is_blind() => factor.min(BLIND_FACTOR),
-            Pace::Go { factor } => factor,
-        };
-        let fell = factor < self.factor;
-        self.factor = factor;
-        self.pacer.with(|quota| quota.scale(factor));
-        if fell {
+        if self.pacer.follow(self.canary.pace()).map_err(Halt::Guard)? {
             self.slowdowns += 1;
             let latency = self.canary.last();
             self.emit(DeleteEvent::SlowedDown(latency))?;
@@ -271,7 +253,8 @@ impl<'a> Session<'a> {
 
     /// Rests after a command of this cost, so that others get their part of the server.
     pub(super) async fn rest(&mut self, cost: Duration) {
-        let duty = if self.config.rate.is_none() { 1.0 } else { DUTY } * self.factor;
+        let duty =
+            if self.config.rate.is_none() { 1.0 } else { DUTY } * self.pacer.with(|quota| quota.factor());
         let rest = cost.mul_f64((1.0 / duty - 1.0).clamp(0.0, 256.0));
         if rest > Duration::ZERO {
             tokio::time::sleep(rest.min(Duration::from_secs(1))).await;
@@ -368,7 +351,11 @@ impl<'a> Session<'a> {
 
     /// Says what is being taken apart, and how far it is.
     pub(super) fn taking_apart(&mut self, key: &KeyName, gone: u64, total: Option<u64>) {
-        self.progress.taking_apart = Some((key.clone(), gone, total));
+        match &mut self.progress.taking_apart {
+            // A name may have megabytes; it is the same for each chunk of a key.
+            Some((_, so_far, _)) => *so_far = gone,
+            none => *none = Some((key.clone(), gone, total)),
+        }
     }
 }
 

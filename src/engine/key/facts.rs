@@ -143,6 +143,12 @@ impl KeyFacts {
     pub fn bytes(&self) -> Option<u64> {
         self.size.map(|size| size.bytes)
     }
+
+    /// Returns whether the size is good enough to delete for. A modelled one supposes how large elements are,
+    /// which is only good enough to be shown.
+    pub fn has_measured_size(&self) -> bool {
+        self.size.is_some_and(|size| size.basis != BytesBasis::Modelled || self.kind == Kind::String)
+    }
 }
 
 /// Why a key that SCAN returned was not measured. Each is counted apart and shown.

@@ -19,6 +19,8 @@ pub const DELETE_INTERVAL: Duration = Duration::from_millis(5);
 const BASELINE_PINGS: u32 = 20;
 /// Time between two PINGs of the baseline.
 const BASELINE_INTERVAL: Duration = Duration::from_millis(10);
+/// Pace while the canary has no connection and nobody watches, as a part of the full one.
+const BLIND_FACTOR: f64 = 0.25;
 /// First wait before a broken canary connection is made again; it doubles up to a second.
 const RECONNECT_WAIT: Duration = Duration::from_millis(50);
 
@@ -33,8 +35,8 @@ pub struct CanaryState {
     pub pace: Pace,
     /// The last round trip.
     pub last: Duration,
-    /// The longest one since [`Canary::take_max`].
-    pub recent_max: Duration,
+    /// The longest one since [`Canary::take_max`]. `None`: there was none.
+    pub recent_max: Option<Duration>,
     /// Why there are no round trips, while there are none.
     pub blind: Option<String>,
 }
@@ -62,7 +64,7 @@ impl Canary {
             during: Histogram::new(guard.latency_max()),
             pace: Pace::Go { factor: 1.0 },
             last: Duration::ZERO,
-            recent_max: Duration::ZERO,
+            recent_max: None,
             blind: None,
         }));
         let (shutdown, shutdown_signal) = tokio::sync::oneshot::channel();
@@ -95,9 +97,13 @@ impl Canary {
         Ok(Self { state, shutdown: Some(shutdown), thread: Some(thread) })
     }
 
-    /// Returns what the guard wants now.
+    /// Returns what the guard wants now; while nobody watches, no more than [`BLIND_FACTOR`].
     pub fn pace(&self) -> Pace {
-        self.lock().pace
+        let state = self.lock();
+        match state.pace {
+            Pace::Go { factor } if state.blind.is_some() => Pace::Go { factor: factor.min(BLIND_FACTOR) },
+            pace => pace,
+        }
     }
 
     /// Returns the last round trip.
@@ -105,14 +111,9 @@ impl Canary {
         self.lock().last
     }
 
-    /// Returns the longest round trip since it was asked last.
-    pub fn take_max(&self) -> Duration {
-        std::mem::take(&mut self.lock().recent_max)
-    }
-
-    /// Returns whether the canary has no connection, so that nobody watches.
-    pub fn is_blind(&self) -> bool {
-        self.lock().blind.is_some()
+    /// Returns the longest round trip since it was asked last. `None`: there was none.
+    pub fn take_max(&self) -> Option<Duration> {
+        self.lock().recent_max.take()
     }
 
     /// Returns a copy of everything seen so far.
@@ -170,7 +171,7 @@ async fn sing(
             edit(&mut |state| {
                 state.during.record(round_trip);
                 state.last = round_trip;
-                state.recent_max = state.recent_max.max(round_trip);
+                state.recent_max = state.recent_max.max(Some(round_trip));
                 // A stop stays: the run is over, whatever comes after.
                 if !matches!(state.pace, Pace::Stop(_)) {
                     state.pace = pace;

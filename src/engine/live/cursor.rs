@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 
 use crate::engine::key::{KeyName, Kind};
 
-use super::reply::text;
+use super::reply::{bytes, text};
 
 /// Where a scan is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,15 +68,7 @@ impl ScanPage {
             other => Cursor(text(&other)?.parse().ok()?),
         };
         let Value::Array(keys) = keys else { return None };
-        let keys = keys
-            .into_iter()
-            .map(|key| match key {
-                Value::BulkString(bytes) => Some(KeyName::new(bytes)),
-                Value::SimpleString(text) => Some(KeyName::new(text.into_bytes())),
-                Value::Okay => Some(KeyName::from("OK")),
-                _ => None,
-            })
-            .collect::<Option<_>>()?;
+        let keys = keys.into_iter().map(|key| bytes(key).map(KeyName::new)).collect::<Option<_>>()?;
         Some(Self { next, keys })
     }
 }

@@ -93,6 +93,16 @@ pub fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// Returns the bytes of a reply that is text: a name, as the server has it.
+pub(crate) fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        Value::Okay => Some(b"OK".to_vec()),
+        _ => None,
+    }
+}
+
 /// Returns a reply that is a count: an integer, or text that is one. A negative one is none.
 pub fn count(value: &Value) -> Option<u64> {
     match value {

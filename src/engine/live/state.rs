@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::capability::parse_info;
 use super::link::{Link, LinkError};
-use super::reply::{count, text};
+use super::reply::{count, field, text};
 
 /// The parts of INFO that say whether a server should be left in peace for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -72,6 +72,8 @@ pub struct Monitors {
     pub slowlog: Option<Vec<(u64, u64, String)>>,
 }
 
+/// The setting that switches the latency monitor on.
+const LATENCY_THRESHOLD: &str = "latency-monitor-threshold";
 /// Entries of SLOWLOG that are read: the server's own default length.
 const SLOWLOG_ENTRIES: u32 = 128;
 
@@ -83,12 +85,14 @@ impl Monitors {
     pub async fn read(link: &Link) -> Result<Self, LinkError> {
         let mut pipeline = redis::pipe();
         pipeline.cmd("LATENCY").arg("LATEST");
-        pipeline.cmd("CONFIG").arg("GET").arg("latency-monitor-threshold");
+        pipeline.cmd("CONFIG").arg("GET").arg(LATENCY_THRESHOLD);
         pipeline.cmd("SLOWLOG").arg("GET").arg(SLOWLOG_ENTRIES);
         let mut replies = link.pipeline(&pipeline).await?.into_iter().map(Result::ok);
         let mut next = || replies.next().flatten();
         let latency = next().as_ref().and_then(latency_latest);
-        let latency_is_on = next().as_ref().and_then(setting).map(|threshold| threshold != 0);
+        let latency_is_on = next()
+            .and_then(|setting| field(&setting, LATENCY_THRESHOLD).and_then(count))
+            .map(|threshold| threshold != 0);
         let slowlog = next().as_ref().and_then(slowlog_entries);
         Ok(Self { latency, latency_is_on, slowlog })
     }
@@ -101,14 +105,6 @@ fn latency_latest(value: &Value) -> Option<BTreeMap<String, (u64, u64)>> {
         Some((text(cells.first()?)?, (count(cells.get(1)?)?, count(cells.get(2)?)?)))
     };
     Some(rows.iter().filter_map(row).collect())
-}
-
-fn setting(value: &Value) -> Option<u64> {
-    match value {
-        Value::Array(pair) => text(pair.get(1)?)?.parse().ok(),
-        Value::Map(pairs) => text(&pairs.first()?.1)?.parse().ok(),
-        _ => None,
-    }
 }
 
 fn slowlog_entries(value: &Value) -> Option<Vec<(u64, u64, String)>> {

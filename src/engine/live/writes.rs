@@ -24,29 +24,25 @@ pub struct WriteAccess {
     pub rename: bool,
     /// MULTI, WATCH and EXEC.
     pub transactions: bool,
-    /// The connection is as it was. Not where MULTI is granted and DISCARD refused.
-    pub link_is_clean: bool,
 }
 
-/// Probes a server.
+impl WriteAccess {
+    /// Everything.
+    pub const ALL: Self = Self { unlink: true, del: true, eval: true, rename: true, transactions: true };
+}
+
+/// Probes a server. The connection may be in the middle of a transaction afterwards, where DISCARD is refused:
+/// it is not to be used for anything else.
 ///
 /// # Errors
 /// When the connection breaks.
 pub async fn probe_writes(link: &Link) -> Result<WriteAccess, LinkError> {
     let key = format!("bigkeys:probe:{:016x}{:016x}", random(), random());
-    let everything = WriteAccess {
-        unlink: true,
-        del: true,
-        eval: true,
-        rename: true,
-        transactions: true,
-        link_is_clean: true,
-    };
     if !matches!(link.command(redis::cmd("WATCH").arg(&key)).await?, Ok(Value::Okay))
         || !matches!(link.command(&redis::cmd("MULTI")).await?, Ok(Value::Okay))
     {
         // What is not granted cannot be used to ask, either.
-        return Ok(WriteAccess { transactions: false, ..everything });
+        return Ok(WriteAccess { transactions: false, ..WriteAccess::ALL });
     }
     let mut pipeline = redis::pipe();
     pipeline.cmd("UNLINK").arg(&key);
@@ -69,6 +65,5 @@ pub async fn probe_writes(link: &Link) -> Result<WriteAccess, LinkError> {
         eval: allowed(2),
         rename: allowed(3),
         transactions: true,
-        link_is_clean: matches!(replies.last(), Some(Ok(Value::Okay))),
     })
 }

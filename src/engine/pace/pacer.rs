@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Quota;
+use super::{Pace, Quota};
 
 /// A shared quota that waits.
 #[derive(Clone)]
@@ -40,6 +40,17 @@ impl Pacer {
     /// Returns how many commands may go in one piece.
     pub fn burst(&self) -> usize {
         self.with(|quota| quota.burst()) as usize
+    }
+
+    /// Takes the guard's pace over. Returns whether it is slower than before.
+    ///
+    /// # Errors
+    /// With the latency, when the guard wants the run to stop.
+    pub fn follow(&self, pace: Pace) -> Result<bool, Duration> {
+        match pace {
+            Pace::Stop(latency) => Err(latency),
+            Pace::Go { factor } => Ok(self.with(|quota| quota.scale(factor))),
+        }
     }
 
     /// Works on the quota.

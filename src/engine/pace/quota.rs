@@ -12,6 +12,8 @@ pub struct Quota {
     ceiling: Option<f64>,
     /// What holds now.
     rate: Option<f64>,
+    /// The part of the full pace that the guard allows.
+    factor: f64,
     limiter: Option<DefaultDirectRateLimiter>,
     spent: u64,
     /// Commands per second that were reached without a limit, to have something to halve.
@@ -28,8 +30,14 @@ pub(crate) const BURST_MAX: u32 = 1024;
 impl Quota {
     /// Makes a budget of so many commands per second; `None` is no limit.
     pub fn new(ceiling: Option<f64>) -> Self {
-        let mut quota =
-            Self { ceiling, rate: None, limiter: None, spent: 0, reached: Reached::new(Instant::now()) };
+        let mut quota = Self {
+            ceiling,
+            rate: None,
+            factor: 1.0,
+            limiter: None,
+            spent: 0,
+            reached: Reached::new(Instant::now()),
+        };
         quota.set(ceiling);
         quota
     }
@@ -49,8 +57,16 @@ impl Quota {
         self.spent
     }
 
-    /// Takes the guard's pace over: a part of the ceiling, or of what was reached without one.
-    pub fn scale(&mut self, factor: f64) {
+    /// Returns the part of the full pace that the guard allows.
+    pub fn factor(&self) -> f64 {
+        self.factor
+    }
+
+    /// Takes the guard's pace over: a part of the ceiling, or of what was reached without one. Returns whether
+    /// that is less than before.
+    pub fn scale(&mut self, factor: f64) -> bool {
+        let is_slower = factor < self.factor;
+        self.factor = factor;
         let full = self.ceiling.unwrap_or_else(|| self.reached.peak());
         let rate = if factor >= 1.0 { self.ceiling } else { Some((full * factor).max(1.0)) };
         // Not for every percent: making a limiter anew forgets what it owes. But back to the full pace always.
@@ -61,6 +77,7 @@ impl Quota {
         if moved {
             self.set(rate);
         }
+        is_slower
     }
 
     /// Takes commands, at most [`Self::burst`], from the budget. Returns how long to wait before asking

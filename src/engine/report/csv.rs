@@ -92,7 +92,8 @@ impl<W: Write> FindingWriter for CsvWriter<W> {
 }
 
 /// Unwraps the I/O error, so that a closed pipe is still told apart.
-fn into_io(error: csv::Error) -> io::Error {
+/// Returns the error of the file behind the CSV.
+pub(crate) fn into_io(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),

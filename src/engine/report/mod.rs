@@ -18,6 +18,7 @@ pub(crate) mod words;
 mod writer;
 
 pub use self::csv::CsvWriter;
+pub(crate) use self::csv::into_io as csv_into_io;
 pub use file::OutputFile;
 pub use format::{Format, SCHEMA_VERSION};
 pub use json::JsonWriter;

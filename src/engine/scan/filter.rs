@@ -1,6 +1,6 @@
 //! Which keys are wanted, tested as early as each condition can be.
 
-use crate::engine::key::{BytesBasis, Expiry, KeyName, Kind, Version};
+use crate::engine::key::{Expiry, KeyName, Kind, Version};
 use crate::engine::live::ScanRequest;
 use crate::engine::risk::Level;
 use crate::engine::tally::Finding;
@@ -87,11 +87,8 @@ impl Filter {
     pub fn passes_unknown(&self, finding: &Finding) -> Option<&'static str> {
         let facts = &finding.facts;
         let level = finding.verdict.level;
-        // A modelled size supposes how large elements are, which is good enough to be shown, not to be deleted for.
-        let size_is_known =
-            facts.size.is_some_and(|size| size.basis != BytesBasis::Modelled || facts.kind == Kind::String);
         [
-            (self.bytes_min.is_some() && !size_is_known, "size"),
+            (self.bytes_min.is_some() && !facts.has_measured_size(), "size"),
             (!self.encodings.is_empty() && facts.encoding.is_none(), "encoding"),
             (self.elements_min.is_some() && facts.elements.is_none(), "number of elements"),
             (

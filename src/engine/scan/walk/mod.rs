@@ -113,7 +113,6 @@ pub(super) struct Walk<'a, F> {
     looked_again: HashSet<KeyName>,
     ticked_at: Instant,
     rates: Rates,
-    factor: f64,
     not_ready_since: Option<Instant>,
     sums: Sums,
     slowdowns: u64,
@@ -207,7 +206,6 @@ where
             looked_again: HashSet::new(),
             ticked_at: Instant::now(),
             rates: Rates::default(),
-            factor: 1.0,
             not_ready_since: None,
             sums: Sums {
                 tally: Tally::new(config.top, config.sort_by),

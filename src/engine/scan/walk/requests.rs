@@ -11,15 +11,12 @@ use super::pieces::Pieces;
 use super::{Ended, Interruption, TICK, Walk};
 use crate::engine::event::{Event, Progress, Stop};
 use crate::engine::live::{Batch, Link, LinkError, RefusalKind, Reply, run_id, select};
-use crate::engine::pace::Pace;
 
 /// First wait before a lost connection is made again; it doubles up to [`RETRY_WAIT_MAX`].
 const RETRY_WAIT: Duration = Duration::from_millis(50);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Times that one batch is sent. One that breaks its connection each time would do so for ever.
 const ATTEMPTS_MAX: u32 = 4;
-/// Pace while the canary has no connection and nobody watches, as a part of the full one.
-const BLIND_FACTOR: f64 = 0.25;
 
 /// A batch that was sent.
 pub(super) struct Request {
@@ -201,15 +198,7 @@ where
 
     /// Looks at the guard, and now and then tells the listener how far we are.
     pub(super) fn tick(&mut self) -> Result<(), Ended> {
-        let factor = match self.canary.pace() {
-            Pace::Stop(latency) => return Err(Ended::Guard(latency)),
-            Pace::Go { factor } if self.canary.is_blind() => factor.min(BLIND_FACTOR),
-            Pace::Go { factor } => factor,
-        };
-        let fell = factor < self.factor;
-        self.factor = factor;
-        self.pacer.with(|quota| quota.scale(factor));
-        if fell {
+        if self.pacer.follow(self.canary.pace()).map_err(Ended::Guard)? {
             self.slowdowns += 1;
             let latency = self.canary.last();
             let commands_per_second = self.pacer.with(|quota| quota.rate()).unwrap_or(f64::INFINITY);
