@@ -97,7 +97,7 @@ impl Canary {
         Ok(Self { state, shutdown: Some(shutdown), thread: Some(thread) })
     }
 
-    /// Returns what the guard wants now; while nobody watches, no more than [`BLIND_FACTOR`].
+    /// Returns what the guard wants now; while nobody watches, at most a quarter of the asked rate.
     pub fn pace(&self) -> Pace {
         let state = self.lock();
         match state.pace {
