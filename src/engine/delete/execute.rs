@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::engine::key::{Access, Expiry, KeyName, Role, ServerProfile};
 use crate::engine::live::{
-    Canary, Command, ConnectError, DELETE_INTERVAL, Link, LinkError, Monitors, ServerState, WriteAccess,
+    Canary, Command, ConnectError, DELETE_INTERVAL, Link, LinkError, Monitors, Reply, ServerState,
+    WriteAccess,
 };
 use crate::engine::pace::Guard;
 use crate::engine::report::server_version;
@@ -23,7 +24,7 @@ use super::recheck::{self, Acted, Confirmed, is_eval_refusal};
 use super::report::{DeleteReport, MemoryBack, Seen};
 use super::resume::Begun;
 use super::script::{self, Act, Done};
-use super::session::{Halt, Listener, Meaning, Session, meaning};
+use super::session::{Halt, Listener, Meaning, Pending, Session, meaning};
 use super::sizer::ChunkSizer;
 use super::tombstone::tombstone;
 
@@ -308,7 +309,9 @@ impl Run<'_> {
 
     // ---- many small keys
 
-    async fn batch(&mut self, batch: Vec<PlannedKey>) -> Result<(), Halt> {
+    /// Deletes small keys, a script for a few hundred. What became of one lot is written down while the server
+    /// has the next.
+    async fn batch(&mut self, mut batch: Vec<PlannedKey>) -> Result<(), Halt> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
         let mut intent = AuditRecord::new(RecordKind::Intent, &self.session.run_id);
         intent.seq = Some(first.seq);
@@ -319,102 +322,130 @@ impl Run<'_> {
         // Before the intent: a run that is stopped here has not begun them.
         self.session.gate().await?;
         self.session.write_through(&intent)?;
+        // The script says only once what it expects of keys that stand together.
+        batch.sort_by(|one, other| {
+            let alike = |key: &PlannedKey| (key.bytes, key.elements, super::expect::has_ttl(key.expiry));
+            one.kind.as_str().cmp(other.kind.as_str()).then_with(|| alike(one).cmp(&alike(other)))
+        });
+        self.session.canary().take_max();
         let mut rest = &batch[..];
-        while !rest.is_empty() {
-            self.session.gate().await?;
-            let size = usize::try_from(self.sizer.size()).unwrap_or(1).min(rest.len());
-            let (piece, after) = rest.split_at(size);
-            if self.session.access.eval {
-                self.piece(piece).await?;
-            } else {
-                for planned in piece {
-                    self.one(&Todo { planned: planned.clone(), begun: None }).await?;
+        let mut under_way: Option<Lot<'_>> = None;
+        let mut halt = None;
+        loop {
+            // Made while the server has the one before; sent when that is answered, so that others have their turn.
+            let next = if halt.is_none() { self.next_lot(&mut rest) } else { None };
+            let settled = match under_way.take() {
+                Some(lot) => self.settle(lot).await?,
+                None if next.is_none() => break,
+                None => None,
+            };
+            if let Some(next) = next {
+                match self.session.gate().await {
+                    Ok(()) => under_way = Some(self.sent(next)),
+                    Err(why) => halt = Some(why),
                 }
             }
-            rest = after;
+            if let Some(settled) = settled
+                && let Err(why) = self.write_down(settled)
+            {
+                halt.get_or_insert(why);
+            }
         }
-        Ok(())
+        halt.map_or(Ok(()), Err)
     }
 
-    /// One script for so many keys.
-    async fn piece(&mut self, piece: &[PlannedKey]) -> Result<(), Halt> {
-        let expected: Vec<Expected> = piece.iter().map(|planned| self.expected(planned)).collect();
-        let by_reference: Vec<&Expected> = expected.iter().collect();
-        let act = if piece[0].method == Method::Del { Act::Del } else { Act::Unlink };
-        let began = Instant::now();
-        self.session.canary().take_max();
+    /// Cuts the next lot off.
+    fn next_lot<'b>(&self, rest: &mut &'b [PlannedKey]) -> Option<Lot<'b>> {
+        let size = usize::try_from(self.sizer.size()).unwrap_or(1).min(rest.len());
+        let (keys, after) = rest.split_at(size);
+        *rest = after;
+        (!keys.is_empty()).then(|| self.lot(keys))
+    }
+
+    fn lot<'b>(&self, keys: &'b [PlannedKey]) -> Lot<'b> {
+        let expected: Vec<Expected> = keys.iter().map(|planned| self.expected(planned)).collect();
+        let act = if keys[0].method == Method::Del { Act::Del } else { Act::Unlink };
+        let names = keys.iter().map(|planned| &planned.key);
+        let command = script::check_and_act(&act, names.zip(&expected));
+        Lot { keys, expected, command, began: Instant::now(), pending: None }
+    }
+
+    /// Sends a lot. The connection must be in its database, or is put there when it is settled.
+    fn sent<'b>(&mut self, mut lot: Lot<'b>) -> Lot<'b> {
+        lot.began = Instant::now();
+        if self.session.access.eval && self.session.is_in(lot.keys[0].db) {
+            lot.pending = Some(self.session.launch(lot.command.clone()));
+        }
+        lot
+    }
+
+    /// Waits for what became of a lot. `None`: it was cut into pieces, and all is written down.
+    async fn settle<'b>(&mut self, mut lot: Lot<'b>) -> Result<Option<Settled<'b>>, Halt> {
         let mut attempt = 1;
         let (done, cost) = loop {
-            let lost = match self.script(&act, piece, &expected).await {
+            let failure = match self.reply_to(&mut lot).await {
                 Ok(Some((Err(refusal), _))) if meaning(&refusal.message) == Meaning::NotNow => {
-                    self.session.not_now(began, &refusal.message).await?;
+                    self.session.not_now(lot.began, &refusal.message).await?;
                     continue;
                 }
                 // A script that names one key which is closed to us is refused as a whole.
                 Ok(Some((Err(refusal), _)))
-                    if piece.len() > 1 && meaning(&refusal.message) == Meaning::Denied =>
+                    if lot.keys.len() > 1 && meaning(&refusal.message) == Meaning::Denied =>
                 {
-                    let (first, second) = piece.split_at(piece.len() / 2);
-                    Box::pin(self.piece(first)).await?;
-                    return Box::pin(self.piece(second)).await;
+                    let (first, second) = lot.keys.split_at(lot.keys.len() / 2);
+                    for half in [first, second] {
+                        let half = self.lot(half);
+                        if let Some(settled) = Box::pin(self.settle(half)).await? {
+                            self.write_down(settled)?;
+                        }
+                    }
+                    return Ok(None);
                 }
-                Ok(Some((reply, cost))) => break (script::read(reply, &by_reference), cost),
+                Ok(Some((reply, cost))) => {
+                    let expected: Vec<&Expected> = lot.expected.iter().collect();
+                    break (script::read(reply, &expected), cost);
+                }
                 // EVAL is not to be had after all.
                 Ok(None) => {
-                    for planned in piece {
+                    for planned in lot.keys {
                         Box::pin(self.one(&Todo { planned: planned.clone(), begun: None })).await?;
                     }
-                    return Ok(());
+                    return Ok(None);
                 }
                 Err(error) => error,
             };
             if attempt == ATTEMPTS_MAX {
-                return Err(Halt::Lost(lost.to_string()));
+                return Err(Halt::Lost(failure.to_string()));
             }
             attempt += 1;
-            self.session.reconnect(&lost).await?;
+            self.session.reconnect(&failure).await?;
         };
-        self.sizer.observe(piece.len() as u64, cost);
+        self.sizer.observe(lot.keys.len() as u64, cost);
+        self.session.rest(cost).await;
         let shared = KeyOutcome {
             result: KeyResult::Deleted,
             detail: None,
             chunks: 0,
             slowest_chunk: Some(cost),
-            elapsed: began.elapsed(),
+            elapsed: lot.began.elapsed(),
             victim_max: self.session.canary().take_max(),
         };
-        let mut halt = None;
-        for (planned, done) in piece.iter().zip(done) {
-            let (result, detail) = match done {
-                Done::Acted => (KeyResult::Deleted, None),
-                done => {
-                    let (result, detail, ends) = told(&done.into(), attempt > 1);
-                    halt = halt.or(ends);
-                    (result, Some(detail))
-                }
-            };
-            // All of them have happened, and are written down whoever wants to stop meanwhile.
-            if let Err(why) = self.outcome(planned, &KeyOutcome { result, detail, ..shared.clone() }) {
-                halt = halt.or(Some(why));
-            }
-        }
-        self.session.flush()?;
-        self.session.rest(cost).await;
-        halt.map_or(Ok(()), Err)
+        Ok(Some(Settled { keys: lot.keys, done, shared, is_repeat: attempt > 1 }))
     }
 
-    async fn script(
-        &mut self,
-        act: &Act<'_>,
-        piece: &[PlannedKey],
-        expected: &[Expected],
-    ) -> Result<Option<(crate::engine::live::Reply, Duration)>, LinkError> {
-        if let Err(refusal) = self.session.select(piece[0].db).await? {
-            return Ok(Some((Err(refusal), Duration::ZERO)));
-        }
-        let keys: Vec<(&KeyName, &Expected)> =
-            piece.iter().map(|planned| &planned.key).zip(expected).collect();
-        let answer = self.session.run(script::check_and_act(act, keys.into_iter())).await?;
+    /// Returns the reply to a lot, which is sent if it was not. `None`: EVAL is not to be had.
+    async fn reply_to(&mut self, lot: &mut Lot<'_>) -> Result<Option<(Reply, Duration)>, LinkError> {
+        let pending = match lot.pending.take() {
+            Some(pending) => pending,
+            None if !self.session.access.eval => return Ok(None),
+            None => {
+                if let Err(refusal) = self.session.select(lot.keys[0].db).await? {
+                    return Ok(Some((Err(refusal), Duration::ZERO)));
+                }
+                self.session.launch(lot.command.clone())
+            }
+        };
+        let answer = self.session.answer(pending).await?;
         match answer.reply {
             Err(refusal) if is_eval_refusal(&refusal) => {
                 self.session.access.eval = false;
@@ -422,6 +453,27 @@ impl Run<'_> {
             }
             reply => Ok(Some((reply, answer.cost))),
         }
+    }
+
+    /// Writes down what became of a lot: all of it, whoever wants to stop meanwhile.
+    fn write_down(&mut self, settled: Settled<'_>) -> Result<(), Halt> {
+        let Settled { keys, done, shared, is_repeat } = settled;
+        let mut halt = None;
+        for (planned, done) in keys.iter().zip(done) {
+            let (result, detail) = match done {
+                Done::Acted => (KeyResult::Deleted, None),
+                done => {
+                    let (result, detail, ends) = told(&done.into(), is_repeat);
+                    halt = halt.or(ends);
+                    (result, Some(detail))
+                }
+            };
+            if let Err(why) = self.outcome(planned, &KeyOutcome { result, detail, ..shared.clone() }) {
+                halt = halt.or(Some(why));
+            }
+        }
+        self.session.flush()?;
+        halt.map_or(Ok(()), Err)
     }
 
     // ---- one key
@@ -512,6 +564,27 @@ fn told(acted: &Acted, is_repeat: bool) -> (KeyResult, String, Option<Halt>) {
             }
         },
     }
+}
+
+/// Small keys that go in one script.
+struct Lot<'b> {
+    keys: &'b [PlannedKey],
+    /// What must still hold for each.
+    expected: Vec<Expected>,
+    command: Command,
+    began: Instant,
+    /// `None`: it is not on its way.
+    pending: Option<Pending>,
+}
+
+/// What became of them.
+struct Settled<'b> {
+    keys: &'b [PlannedKey],
+    done: Vec<Done>,
+    /// What all of them have in common.
+    shared: KeyOutcome,
+    /// The connection broke, and the script was sent again.
+    is_repeat: bool,
 }
 
 /// The deletion of one key by itself.

@@ -1,9 +1,11 @@
 -- Checks keys against what the plan says of them, and acts on those that still hold: one step for the
--- server, so that nothing slips in between. One entry of the reply for each key: 1, or what was found.
+-- server, so that nothing slips in between. The reply says how many keys were acted upon, and then of each
+-- other one its position, what was found, and more of it.
 --
 -- KEYS: the keys; for `rename`, the key and its tombstone.
--- ARGV: the action, its three arguments, and then for each key seven fields:
---       type, class, unit of size ('e', 'b', ''), smallest, largest, has a TTL ('1', '0', ''), idle seconds.
+-- ARGV: the action, its three arguments, and then for each run of keys of which the same is expected their
+--       number and seven fields: type, class, unit of size ('e', 'b', ''), smallest, largest, has a TTL
+--       ('1', '0', ''), idle seconds.
 
 -- Before 7.0, what a script asked of time may decide over writes only when its effects are replicated.
 if redis.replicate_commands then redis.replicate_commands() end
@@ -23,41 +25,36 @@ local function ask(...)
   return reply
 end
 
-local function changed(key, at)
+local function changed(key, expected)
   local kind = ask('TYPE', key).ok
   if kind == 'none' then return {'gone'} end
   -- Before the length, which counts as a touch.
-  if ARGV[at + 6] ~= '' then
+  if expected.idle then
     local idle = redis.pcall('OBJECT', 'IDLETIME', key)
     if type(idle) ~= 'number' then return {'idle', ''} end
-    if idle < tonumber(ARGV[at + 6]) then return {'idle', tostring(idle)} end
+    if idle < expected.idle then return {'idle', tostring(idle)} end
   end
-  if kind ~= ARGV[at] then return {'type', kind} end
-  if ARGV[at + 1] ~= '' then
+  if kind ~= expected.kind then return {'type', kind} end
+  if expected.class ~= '' then
     local encoding = ask('OBJECT', 'ENCODING', key)
-    if class_of[encoding] ~= ARGV[at + 1] then return {'class', encoding} end
+    if class_of[encoding] ~= expected.class then return {'class', encoding} end
   end
-  local unit = ARGV[at + 2]
-  if unit ~= '' then
+  if expected.unit ~= '' then
     local size
-    if unit == 'e' then size = ask(length[kind], key) else size = ask('MEMORY', 'USAGE', key) end
+    if expected.unit == 'e' then size = ask(length[kind], key) else size = ask('MEMORY', 'USAGE', key) end
     if not size then return {'gone'} end
-    if size < tonumber(ARGV[at + 3]) or size > tonumber(ARGV[at + 4]) then
+    if size < expected.smallest or size > expected.largest then
       return {'size', string.format('%.0f', size)}
     end
   end
-  if ARGV[at + 5] ~= '' then
+  if expected.ttl ~= '' then
     local ttl = ask('PTTL', key)
     if ttl == -2 then return {'gone'} end
-    if (ttl ~= -1) ~= (ARGV[at + 5] == '1') then return {'ttl', ttl ~= -1 and '1' or '0'} end
+    if (ttl ~= -1) ~= (expected.ttl == '1') then return {'ttl', ttl ~= -1 and '1' or '0'} end
   end
 end
 
 local act = {}
-
-function act.unlink(key) ask('UNLINK', key) end
-
-function act.del(key) ask('DEL', key) end
 
 -- arg1: take the TTL off, so that expiry cannot free the tombstone at once.
 function act.rename(key)
@@ -69,8 +66,8 @@ end
 -- Adds members until the server counts the value as much work, and leaves it to the background.
 -- arg1: a name that no member has; arg2: their number; arg3: bytes of a list's element, so that each gets
 -- a node of its own.
-function act.pad(key, at)
-  local kind = ARGV[at]
+function act.pad(key, expected)
+  local kind = expected.kind
   local count = tonumber(arg2)
   local block = kind == 'list' and string.rep('.', tonumber(arg3))
   local added = 0
@@ -115,19 +112,47 @@ function act.expire(key) ask('PEXPIRE', key, arg1) end
 
 function act.check() end
 
-local reply = {}
-local count = action == 'rename' and 1 or #KEYS
-for i = 1, count do
-  local at = 5 + (i - 1) * 7
-  local ok, found = pcall(function()
-    return changed(KEYS[i], at) or act[action](KEYS[i], at) or 1
-  end)
-  if ok then
-    reply[i] = found
-  elseif type(found) == 'table' then
-    reply[i] = {'error', found.err}
-  else
-    reply[i] = {'error', tostring(found)}
+-- A command that takes many keys costs less than one for each.
+local takes_many = {unlink = 'UNLINK', del = 'DEL'}
+
+local left, confirmed = {}, {}
+
+local function leave(position, ok, found)
+  if not ok then found = {'error', type(found) == 'table' and found.err or tostring(found)} end
+  left[#left + 1] = {position, found[1], found[2]}
+end
+
+local position = 0
+for at = 5, #ARGV, 8 do
+  local expected = {
+    kind = ARGV[at + 1], class = ARGV[at + 2], unit = ARGV[at + 3], smallest = tonumber(ARGV[at + 4]),
+    largest = tonumber(ARGV[at + 5]), ttl = ARGV[at + 6], idle = tonumber(ARGV[at + 7]),
+  }
+  for _ = 1, tonumber(ARGV[at]) do
+    position = position + 1
+    local ok, found = pcall(changed, KEYS[position], expected)
+    if ok and not found then
+      if takes_many[action] then
+        confirmed[#confirmed + 1] = position
+      else
+        ok, found = pcall(act[action], KEYS[position], expected)
+      end
+    end
+    if found then leave(position, ok, found) end
   end
 end
-return reply
+
+if #confirmed > 0 then
+  local names = {}
+  for i = 1, #confirmed do names[i] = KEYS[confirmed[i]] end
+  local done = redis.pcall(takes_many[action], unpack(names))
+  -- Refused as a whole, for one that is closed to us, say.
+  if type(done) == 'table' and done.err then
+    for i = 1, #confirmed do
+      local ok, why = pcall(ask, takes_many[action], names[i])
+      if not ok then leave(confirmed[i], ok, why) end
+    end
+  end
+end
+table.insert(left, 1, position - #left)
+return left

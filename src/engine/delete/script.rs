@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::key::{KeyName, Kind};
-use crate::engine::live::{Command, Reply, Value, reply_text};
+use crate::engine::live::{Command, Reply, Value, reply_count, reply_text};
 
 use super::expect::{Change, Expected, Size};
 
@@ -57,7 +57,8 @@ pub(super) enum Done {
     Unreadable,
 }
 
-/// Returns the command that checks these keys and acts on them.
+/// Returns the command that checks these keys and acts on them. It is short where keys of which the same is
+/// expected stand together.
 pub(super) fn check_and_act<'a>(
     act: &Act<'_>,
     keys: impl ExactSizeIterator<Item = (&'a KeyName, &'a Expected)> + Clone,
@@ -86,8 +87,13 @@ pub(super) fn check_and_act<'a>(
         command = command.arg(tombstone.as_bytes());
     }
     command = command.arg(action).args(args);
-    for (_, expected) in keys {
-        command = command.args(fields(expected));
+    let mut rest = keys.map(|(_, expected)| expected).peekable();
+    while let Some(expected) = rest.next() {
+        let mut run: u64 = 1;
+        while rest.next_if(|next| *next == expected).is_some() {
+            run += 1;
+        }
+        command = command.number(run).args(fields(expected));
     }
     command
 }
@@ -119,34 +125,48 @@ fn fields(expected: &Expected) -> [String; 7] {
 
 /// Reads the reply for these keys, in their order.
 pub(super) fn read(reply: Reply, expected: &[&Expected]) -> Vec<Done> {
+    let all = |done: &Done| vec![done.clone(); expected.len()];
     match reply {
-        Err(refusal) => expected.iter().map(|_| Done::Refused(refusal.message.clone())).collect(),
-        Ok(Value::Array(items)) if items.len() == expected.len() => {
-            items.iter().zip(expected).map(|(item, expected)| read_one(item, expected)).collect()
-        }
-        Ok(_) => expected.iter().map(|_| Done::Unreadable).collect(),
+        Err(refusal) => all(&Done::Refused(refusal.message)),
+        Ok(Value::Array(items)) => read_left(&items, expected).unwrap_or_else(|| all(&Done::Unreadable)),
+        Ok(_) => all(&Done::Unreadable),
     }
 }
 
-fn read_one(item: &Value, expected: &Expected) -> Done {
-    let Value::Array(words) = item else {
-        return if matches!(item, Value::Int(1)) { Done::Acted } else { Done::Unreadable };
-    };
+/// Reads how many keys were acted upon, and why the others were not. `None`: they are not as many as asked.
+fn read_left(items: &[Value], expected: &[&Expected]) -> Option<Vec<Done>> {
+    let (acted, left) = items.split_first()?;
+    let acted = usize::try_from(reply_count(acted)?).ok()?;
+    let mut done = vec![Done::Acted; expected.len()];
+    for item in left {
+        let (index, why) = read_one(item, expected)?;
+        done[index] = why;
+    }
+    (done.iter().filter(|done| **done == Done::Acted).count() == acted).then_some(done)
+}
+
+/// Reads what is said of one key: its index, and why it was not acted upon. `None`: not of ours.
+fn read_one(item: &Value, expected: &[&Expected]) -> Option<(usize, Done)> {
+    let Value::Array(words) = item else { return None };
+    let index = words.first().and_then(reply_count).and_then(|position| position.checked_sub(1))?;
+    let index = usize::try_from(index).ok().filter(|index| *index < expected.len())?;
+    let expected = expected[index];
     let word = |index: usize| words.get(index).and_then(reply_text).unwrap_or_default();
-    let number = || word(1).parse::<u64>();
-    match (word(0).as_str(), number()) {
+    let number = || word(2).parse::<u64>();
+    let done = match (word(1).as_str(), number()) {
         ("gone", _) => Done::Changed(Change::Gone),
         ("taken", _) => Done::Taken,
         ("occupied", Ok(keys)) => Done::Occupied(keys),
-        ("error", _) => Done::Refused(word(1)),
-        ("type", _) => match Kind::from_type_reply(&word(1)) {
+        ("error", _) => Done::Refused(word(2)),
+        ("type", _) => match Kind::from_type_reply(&word(2)) {
             Some(now) => Done::Changed(Change::Kind { was: expected.kind.clone(), now }),
             None => Done::Changed(Change::Gone),
         },
-        ("class", _) => Done::Changed(Change::Class { now: word(1).into() }),
+        ("class", _) => Done::Changed(Change::Class { now: word(2).into() }),
         ("size", Ok(now)) => Done::Changed(expected.size_change(now)),
         ("ttl", Ok(now)) => Done::Changed(Change::Ttl { gained: now == 1 }),
         ("idle", seconds) => Done::Changed(Change::Touched { idle: seconds.ok().map(Duration::from_secs) }),
         _ => Done::Unreadable,
-    }
+    };
+    Some((index, done))
 }

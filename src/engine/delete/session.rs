@@ -275,6 +275,11 @@ impl<'a> Session<'a> {
         Ok(selected)
     }
 
+    /// Returns whether the connection is in this database for sure.
+    pub(super) fn is_in(&self, db: u32) -> bool {
+        self.db == Some(db)
+    }
+
     /// Forgets which database the connection is in: after a script that went elsewhere and failed, say.
     pub(super) fn forget_database(&mut self) {
         self.db = None;
