@@ -49,8 +49,8 @@ impl Exit {
     ///
     /// What cut the run short goes first, `--fail-on` last: of a scan that is not whole, "no key reached
     /// the level" would be a guess, and "some key did" is in the report either way. A script that
-    /// reads 0 or 5 may so rely on a whole scan. Among the causes there is no choice to make, as a run is
-    /// cut short by one thing only. The one exception is an output that cannot be written: it is a
+    /// reads 0 or 5 may so rely on a whole scan. Among the causes there is no choice to make: of several servers
+    /// the report tells the gravest. The one exception is an output that cannot be written: it is a
     /// failure whatever else happened, because the result is not where it was asked to be.
     pub fn of_scan(report: &ScanReport, fail_on: Option<Level>) -> Self {
         match &report.completeness {
@@ -61,7 +61,9 @@ impl Exit {
                 IncompleteReason::ConnectionLost(_)
                 | IncompleteReason::ScanRefused(_)
                 | IncompleteReason::DatabaseRefused(_)
-                | IncompleteReason::RestartedTooOften => Self::Partial,
+                | IncompleteReason::RestartedTooOften
+                | IncompleteReason::SlotsNotCovered { .. }
+                | IncompleteReason::TargetsFailed(_) => Self::Partial,
             },
             Completeness::CompleteButSkipped | Completeness::Sampled { .. }
                 if keys_unreadable(report) > 0 =>

@@ -18,6 +18,10 @@ pub(super) fn hint(error: &ScanError) -> &'static str {
             "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
         }
         ScanError::ScanRefused { .. } => "bigkeys needs SCAN; some proxies and gateways do not pass it on",
+        ScanError::NoCluster { .. } => "leave --cluster out, or name a node of the cluster",
+        ScanError::Sentinel { .. } => {
+            "the name is that of `sentinel monitor NAME`; the address is a Sentinel's, on port 26379 as a rule"
+        }
         ScanError::Database { .. } => {
             "`INFO keyspace` lists the databases that hold keys; a cluster has only 0"
         }

@@ -25,6 +25,9 @@ const KEY_CHARS: usize = 32;
 /// Characters of a key's name beside the bar: as many as leave room for the rest in 80 columns.
 const KEY_CHARS_BAR: usize = 16;
 
+/// Servers that have a line of their own below the bar.
+const NODES_SHOWN: usize = 8;
+
 /// How progress is shown, once terminal and flags are settled.
 #[derive(Debug)]
 pub(super) enum ProgressView {
@@ -54,7 +57,7 @@ impl ProgressView {
             ProgressStyle::Plain => Self::Plain { last: None },
             ProgressStyle::Auto if !around.stderr_is_terminal || rows_on_terminal => Self::None,
             ProgressStyle::Auto | ProgressStyle::Bar => {
-                let style = BarStyle::with_template("{bar:8} {wide_msg}")
+                let style = BarStyle::with_template("{bar:8} {wide_msg}{prefix}")
                     .expect("the template is ours and well formed")
                     .progress_chars("=> ");
                 bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(BAR_HZ));
@@ -73,6 +76,7 @@ impl ProgressView {
                 bar.set_length(progress.keys_total.unwrap_or(0).max(progress.keys).max(1));
                 bar.set_position(progress.keys);
                 bar.set_message(summarize(progress));
+                bar.set_prefix(node_lines(progress));
             }
             Self::Plain { last } => {
                 let now = Instant::now();
@@ -144,6 +148,29 @@ fn summarize(progress: &Progress) -> String {
         let _ = write!(line, ", biggest {kind} {} {}", shortened(key, KEY_CHARS_BAR), compact(*allocations));
     }
     super::console::printable(&line)
+}
+
+/// Says how far each of several servers is, in a line each below the bar.
+fn node_lines(progress: &Progress) -> String {
+    let mut lines = String::new();
+    let (done, busy): (Vec<_>, Vec<_>) = progress.nodes.iter().partition(|node| node.is_done);
+    for node in busy.iter().chain(&done).take(NODES_SHOWN) {
+        let mut line = format!("  {}  {}", node.node, compact(node.keys));
+        if let Some(total) = node.keys_total {
+            let _ = write!(line, "/{}", compact(total));
+        }
+        if node.is_done {
+            line.push_str(" done");
+        } else {
+            let _ = write!(line, ", {}/s", compact(rounded(node.keys_per_second)));
+        }
+        let _ = write!(lines, "\n{}", super::console::printable(&line));
+    }
+    let rest = progress.nodes.len().saturating_sub(NODES_SHOWN);
+    if rest > 0 {
+        let _ = write!(lines, "\n  and {rest} more");
+    }
+    lines
 }
 
 /// Says how far the scan is, in one line of a log.
@@ -255,6 +282,7 @@ mod tests {
             commands_per_second: 9_876.4,
             keys_per_second: 38_000.0,
             biggest: Some((KeyName::from("cart:42"), Kind::Set, 3_000_000)),
+            nodes: Vec::new(),
         }
     }
 

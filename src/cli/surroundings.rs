@@ -31,6 +31,12 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
+    /// Returns a variable that somebody named for a password, unless empty.
+    #[expect(clippy::unused_self, reason = "the environment is part of what is around")]
+    pub(super) fn variable(&self, name: &str) -> Option<OsString> {
+        env::var_os(name).filter(|value| !value.is_empty())
+    }
+
     /// Looks around.
     pub(super) fn look() -> Self {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());

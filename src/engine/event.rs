@@ -20,12 +20,29 @@ pub struct Progress {
     pub keys_per_second: f64,
     /// The key with the most allocations so far.
     pub biggest: Option<(KeyName, Kind, u64)>,
+    /// How far each server is; empty where there is only one.
+    pub nodes: Vec<NodeProgress>,
+}
+
+/// How far a scan is on one of several servers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeProgress {
+    /// Address.
+    pub node: String,
+    /// Keys seen so far.
+    pub keys: u64,
+    /// Keys there were. `None`: could not be asked.
+    pub keys_total: Option<u64>,
+    /// Keys per second, over the last while.
+    pub keys_per_second: f64,
+    /// Nothing more is asked of it.
+    pub is_done: bool,
 }
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
-    /// The server was probed, and the scan begins.
+    /// A server was probed, and the scan begins there. The first is number 0 of the findings, and so on.
     Started(&'a super::key::ServerProfile),
     /// Ten times a second: how far the scan is.
     Progress(Progress),

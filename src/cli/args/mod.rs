@@ -28,7 +28,7 @@ mod value;
 
 use clap::{Parser, Subcommand};
 
-pub use connect::{ConnectArgs, TlsArgs, UrlText};
+pub use connect::{ConnectArgs, DeploymentArgs, HostPort, TlsArgs, UrlText};
 pub use delete::{DeleteArgs, DeleteFormat, MethodArgs, RunArgs, SelectionArgs};
 pub use filter::FilterArgs;
 pub use generate::CompletionsArgs;

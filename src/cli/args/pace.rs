@@ -17,6 +17,12 @@ pub struct PaceArgs {
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, default_value = "10k/s", value_parser = parse_rate)]
     pub rate: Rate,
 
+    /// Commands per second on each server of several
+    ///
+    /// The budget of --rate is shared by all servers; this bounds what any one of them gets of it.
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, default_value = "max", value_parser = parse_rate)]
+    pub rate_per_node: Rate,
+
     /// Slow down above this latency
     ///
     /// It is the round trip of a PING on a second connection, sent some 20 times a second. Above this the pace

@@ -3,29 +3,36 @@
 //! Who wins: a flag over the environment, always. Two flags that say different things are an error and
 //! not a choice. A password that a URL holds belongs to its server, and goes before `REDISCLI_AUTH`.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use crate::cli::args::{
-    ConnectArgs, HOST_DEFAULT, PORT_DEFAULT, ServerUrl, TlsArgs, UrlError, UrlText, parse_host,
+    ConnectArgs, DeploymentArgs, HOST_DEFAULT, HostPort, PORT_DEFAULT, ServerUrl, TlsArgs, UrlError, UrlText,
+    parse_host,
 };
 use crate::cli::console::printable;
 use crate::cli::error::{CommandError, ErrorKind};
 use crate::cli::surroundings::Surroundings;
 use crate::engine::live::{Address, Credentials, Endpoint, Secret, Timeouts, TlsOptions};
-use crate::engine::scan::Databases;
+use crate::engine::scan::{Databases, Preference, Target, TargetKind};
+
+mod targets;
+
+/// The port of a Sentinel.
+const SENTINEL_PORT_DEFAULT: u16 = 26_379;
 
 /// The longest password that is read: a file that holds more is not what was meant (`/dev/zero`).
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
-/// An endpoint, the databases, and what a person should know about how they were given.
+/// What to connect to, and what a person should know about how it was given.
 #[derive(Debug)]
-pub(super) struct Target {
-    /// The server.
-    pub(super) endpoint: Endpoint,
-    /// Its databases.
-    pub(super) databases: Databases,
+pub(super) struct Settled {
+    /// Servers, clusters and groups: one at least.
+    pub(super) targets: Vec<Target>,
+    /// Primaries or replicas.
+    pub(super) preference: Preference,
     /// Warnings.
     pub(super) warnings: Vec<String>,
 }
@@ -39,26 +46,83 @@ enum PasswordSource<'a> {
     None,
 }
 
-/// Settles where to connect. `ask` prompts for a password.
+/// Settles where to connect. `ask` prompts for a password: once, however many servers there are.
 pub(super) fn settle(
     args: &ConnectArgs,
     around: &Surroundings,
-    ask: impl FnOnce(&str) -> io::Result<String>,
-) -> Result<Target, CommandError> {
+    mut ask: impl FnMut(&str) -> io::Result<String>,
+) -> Result<Settled, CommandError> {
     let mut warnings = Vec::new();
-    let url = match &args.url {
-        Some(UrlText(text)) => Some(parse_url(text, "--url")?),
-        None if args.host.is_some() || args.port.is_some() || args.socket.is_some() => None,
-        None => match &around.url {
-            Some(text) => {
-                let text = text.to_str().ok_or_else(|| CommandError::usage("BIGKEYS_URL is not UTF-8"))?;
-                Some(parse_url(text, "BIGKEYS_URL")?)
-            }
-            None => None,
-        },
+    let mut typed: Option<String> = None;
+    let mut ask_once = |prompt: &str| match &typed {
+        Some(typed) => Ok(typed.clone()),
+        None => ask(prompt).inspect(|answer| typed = Some(answer.clone())),
     };
-    let typed = args.url.as_ref().and(url.as_ref());
-    if typed.is_some_and(|url| url.password.is_some()) {
+    let targets = match (&args.deployment.targets, &args.url[..]) {
+        (Some(path), _) => targets::read(path, args, around, &mut warnings)?
+            .iter()
+            .map(|given| one(&given.args, Some(given.url()), &given.around, &mut ask_once, &mut warnings))
+            .collect::<Result<_, _>>()?,
+        (None, []) => {
+            let has_address = args.host.is_some() || args.port.is_some() || args.socket.is_some();
+            let has_address = has_address || !args.deployment.sentinel_node.is_empty();
+            let url = match &around.url {
+                Some(text) if !has_address => {
+                    let text =
+                        text.to_str().ok_or_else(|| CommandError::usage("BIGKEYS_URL is not UTF-8"))?;
+                    Some(Given { text, whence: Whence::Environment })
+                }
+                _ => None,
+            };
+            vec![one(args, url, around, &mut ask_once, &mut warnings)?]
+        }
+        (None, urls) => urls
+            .iter()
+            .map(|UrlText(text)| {
+                let given = Given { text, whence: Whence::CommandLine };
+                one(args, Some(given), around, &mut ask_once, &mut warnings)
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    let preference = if args.deployment.primary_only {
+        Preference::Primary
+    } else if args.deployment.prefer_replica {
+        Preference::Replica
+    } else {
+        Preference::Auto
+    };
+    let mut told = HashSet::new();
+    warnings.retain(|warning: &String| told.insert(warning.clone()));
+    Ok(Settled { targets, preference, warnings })
+}
+
+/// A URL, and where it is from.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    text: &'a str,
+    whence: Whence,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whence {
+    CommandLine,
+    Environment,
+    /// It is a choice just as on the command line, but nobody else can see it.
+    File,
+}
+
+fn one(
+    args: &ConnectArgs,
+    given: Option<Given<'_>>,
+    around: &Surroundings,
+    ask: &mut dyn FnMut(&str) -> io::Result<String>,
+    warnings: &mut Vec<String>,
+) -> Result<Target, CommandError> {
+    let url = given.map(|given| parse_url(given)).transpose()?;
+    let typed = given.filter(|given| given.whence != Whence::Environment).and(url.as_ref());
+    if typed.is_some_and(|url| url.password.is_some())
+        && given.is_some_and(|given| given.whence == Whence::CommandLine)
+    {
         warnings.push(
             "the password in --url is visible to every user of this machine: put the URL in BIGKEYS_URL, or \
              the password in REDISCLI_AUTH, a --password-file, or behind --askpass"
@@ -88,22 +152,47 @@ pub(super) fn settle(
                 },
             )?))
         }
-        PasswordSource::File(path) => Some(read_password(path, &mut warnings)?),
+        PasswordSource::File(path) => Some(read_password(path, warnings)?),
         PasswordSource::Known(password) => Some(password),
         PasswordSource::None => None,
     };
     let timeouts = Timeouts { connect: args.connect_timeout, command: args.timeout };
-    let endpoint = Endpoint { address, credentials: Credentials { user, password }, tls, timeouts };
-    Ok(Target { endpoint, databases, warnings })
+    let credentials = Credentials { user, password };
+    let endpoint = Endpoint { address, credentials, tls, timeouts, reads_replica: false };
+    Ok(Target { endpoint, databases, kind: kind(&args.deployment) })
 }
 
-fn parse_url(text: &str, whence: &str) -> Result<ServerUrl, CommandError> {
-    ServerUrl::parse(text).map_err(|error: UrlError| {
+fn kind(args: &DeploymentArgs) -> TargetKind {
+    match &args.sentinel {
+        Some(name) => TargetKind::Sentinel {
+            name: name.clone(),
+            others: args.sentinel_node.iter().skip(1).map(sentinel_address).collect(),
+        },
+        None if args.cluster => TargetKind::Cluster,
+        None if args.one_node => TargetKind::OneNode,
+        None => TargetKind::Auto,
+    }
+}
+
+fn sentinel_address(node: &HostPort) -> Address {
+    Address::Tcp { host: node.host.clone(), port: node.port.unwrap_or(SENTINEL_PORT_DEFAULT) }
+}
+
+fn parse_url(given: Given<'_>) -> Result<ServerUrl, CommandError> {
+    let whence = match given.whence {
+        Whence::CommandLine => "--url",
+        Whence::Environment => "BIGKEYS_URL",
+        Whence::File => "a URL of --targets",
+    };
+    ServerUrl::parse(given.text).map_err(|error: UrlError| {
         CommandError::usage(format!("cannot read {whence}: {error}")).hint(error.hint())
     })
 }
 
 fn address(args: &ConnectArgs) -> Result<Address, CommandError> {
+    if let Some(first) = args.deployment.sentinel_node.first() {
+        return Ok(sentinel_address(first));
+    }
     if let Some(path) = &args.socket {
         // Not repeated: it may hold a password, and the address of a server is in every message.
         if path.as_os_str().to_string_lossy().contains("://") {
@@ -125,7 +214,8 @@ fn address(args: &ConnectArgs) -> Result<Address, CommandError> {
             error
         }
     })?;
-    Ok(Address::Tcp { host, port: args.port.unwrap_or(PORT_DEFAULT) })
+    let default = if args.deployment.sentinel.is_some() { SENTINEL_PORT_DEFAULT } else { PORT_DEFAULT };
+    Ok(Address::Tcp { host, port: args.port.unwrap_or(default) })
 }
 
 fn tls(args: &TlsArgs, url_says_tls: bool, address: &Address) -> Result<Option<TlsOptions>, CommandError> {

@@ -27,7 +27,7 @@ use crate::engine::delete::{
 use crate::engine::event::{Event, Stop};
 use crate::engine::report::TableStyle;
 use crate::engine::risk::Thresholds;
-use crate::engine::scan::Databases;
+use crate::engine::scan::{Databases, Target};
 
 use super::connect;
 use super::scan::{check_pace, settled_filter, settled_rate};
@@ -526,7 +526,11 @@ fn default_audit(run_id: &str) -> PathBuf {
 fn settle(args: &DeleteArgs, around: &Surroundings) -> Result<Settled, CommandError> {
     check_pace(&args.pace)?;
     check_selection(args)?;
-    let target = connect::settle(&args.connect, around, |prompt| rpassword::prompt_password(prompt))?;
+    let connection = connect::settle(&args.connect, around, |prompt| rpassword::prompt_password(prompt))?;
+    let Ok([target]) = <[Target; 1]>::try_from(connection.targets) else {
+        return Err(CommandError::usage("keys are deleted on one server, cluster or group at a time")
+            .hint("run it once for each: --from takes the rows of one scan each time"));
+    };
     let acts = args.run.safe && !args.run.dry_run;
     let selects_by_name = !args.selection.keys.is_empty() || args.selection.from.is_some();
     let db = match &target.databases {
@@ -541,6 +545,9 @@ fn settle(args: &DeleteArgs, around: &Surroundings) -> Result<Settled, CommandEr
     };
     let config = DeleteConfig {
         endpoint: target.endpoint,
+        kind: target.kind,
+        address_rules: args.connect.deployment.map_address.clone(),
+        preference: connection.preference,
         databases,
         filter: settled_filter(&args.filter),
         protection: Protection {
@@ -561,6 +568,7 @@ fn settle(args: &DeleteArgs, around: &Surroundings) -> Result<Settled, CommandEr
         },
         expire_after: args.method.expire_after,
         rate: settled_rate(args.pace.rate),
+        rate_per_node: settled_rate(args.pace.rate_per_node),
         latency_max: args.pace.max_latency,
         latency_abort: args.pace.abort_latency,
         lazy_expire_while_running: args.run.lazy_expire_while_running,
@@ -573,7 +581,7 @@ fn settle(args: &DeleteArgs, around: &Surroundings) -> Result<Settled, CommandEr
         db,
         form: args.run.format.unwrap_or(terminal_form),
         acts,
-        warnings: target.warnings,
+        warnings: connection.warnings,
     })
 }
 

@@ -101,6 +101,7 @@ impl<'r> Witness<'r> {
             credentials: Credentials::default(),
             tls: None,
             timeouts: Timeouts::default(),
+            reads_replica: false,
         };
         // It only looks on.
         let guard = Guard::new(Duration::MAX, Duration::MAX);

@@ -19,11 +19,12 @@ use crate::cli::progress::ProgressView;
 use crate::cli::surroundings::Surroundings;
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::{Permission, Role, ServerProfile};
-use crate::engine::live::Endpoint;
 use crate::engine::report::{
     Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
 };
-use crate::engine::scan::{Count, Databases, Filter, ScanConfig, ScanError, acl_remarks, acl_rule, run};
+use crate::engine::scan::{
+    Count, Filter, Preference, ScanConfig, ScanError, Target, acl_remarks, acl_rule, run,
+};
 
 use super::connect;
 
@@ -252,8 +253,15 @@ fn conclude(report: &ScanReport, console: &Console) {
             IncompleteReason::ScanRefused(why) => format!("the server refused SCAN: {why}"),
             IncompleteReason::RestartedTooOften => "the server restarted too often".to_owned(),
             IncompleteReason::OutputFailed => "an output could not be written".to_owned(),
+            IncompleteReason::SlotsNotCovered { slots, why } => {
+                format!("the slots {slots} were not covered: {why}")
+            }
+            IncompleteReason::TargetsFailed(count) => format!("nothing could be had of {count} targets"),
         },
     };
+    for failure in &report.failures {
+        console.warn(&format!("{}: {}", failure.target, failure.why));
+    }
     console.warn(&format!("the result is partial ({} keys seen): {why}", report.keys_seen));
 }
 
@@ -324,32 +332,34 @@ fn print_acl(args: &ScanArgs, around: &Surroundings, console: &Console) -> Resul
 fn settle(
     args: &ScanArgs,
     around: &Surroundings,
-    ask: impl FnOnce(&str) -> io::Result<String>,
+    ask: impl FnMut(&str) -> io::Result<String>,
 ) -> Result<Settled, CommandError> {
     check_pace(&args.pace)?;
     check_depth(&args.depth)?;
     check_files(&args.output.outputs)?;
     let terminal_form = if around.stdout_is_terminal { Format::Table } else { Format::Csv };
-    let target = connect::settle(&args.connect, around, ask)?;
-    let config = scan_config(args, target.endpoint, target.databases);
+    let connection = connect::settle(&args.connect, around, ask)?;
+    let config = scan_config(args, connection.targets, connection.preference);
     Ok(Settled {
         config,
         stdout: args.output.format.unwrap_or(terminal_form),
         files: args.output.outputs.clone(),
-        warnings: target.warnings,
+        warnings: connection.warnings,
     })
 }
 
-fn scan_config(args: &ScanArgs, endpoint: Endpoint, databases: Databases) -> ScanConfig {
+fn scan_config(args: &ScanArgs, targets: Vec<Target>, preference: Preference) -> ScanConfig {
     let ScanArgs { filter, pace, output, depth, .. } = args;
     ScanConfig {
-        endpoint,
-        databases,
+        targets,
+        preference,
+        address_rules: args.connect.deployment.map_address.clone(),
         filter: settled_filter(filter),
         all_keys: output.all_keys,
         finds_every_match: false,
         sample_keys: depth.sample,
         rate: settled_rate(pace.rate),
+        rate_per_node: settled_rate(pace.rate_per_node),
         count: depth.count,
         latency_max: pace.max_latency,
         latency_abort: pace.abort_latency,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::engine::live::Endpoint;
+use crate::engine::live::{AddressRule, Endpoint};
 use crate::engine::risk::Thresholds;
-use crate::engine::scan::{Databases, Filter};
+use crate::engine::scan::{Databases, Filter, Preference, TargetKind};
 
 use super::method::MethodOptions;
 use super::protect::Protection;
@@ -32,8 +32,14 @@ pub struct Limits {
 /// Everything that a deletion is told.
 #[derive(Debug, Clone)]
 pub struct DeleteConfig {
-    /// The server.
+    /// The server, or one of the cluster, or a Sentinel.
     pub endpoint: Endpoint,
+    /// What is there.
+    pub kind: TargetKind,
+    /// Where servers are reached that tell another address.
+    pub address_rules: Vec<AddressRule>,
+    /// On which servers keys are looked for. They are deleted on primaries.
+    pub preference: Preference,
     /// Which databases, for a selection that scans.
     pub databases: Databases,
     /// Which keys, among those that the selection names or finds.
@@ -50,8 +56,10 @@ pub struct DeleteConfig {
     pub limits: Limits,
     /// Time to live that the method `expire` gives, at least; each key gets up to twice as much.
     pub expire_after: Duration,
-    /// Commands per second; `None` is no limit, and then the server is kept busy.
+    /// Commands per second, on all servers together; `None` is no limit, and then they are kept busy.
     pub rate: Option<f64>,
+    /// Commands per second on each server; `None` is no limit.
+    pub rate_per_node: Option<f64>,
     /// Canary round trip above which the pace halves.
     pub latency_max: Duration,
     /// Canary round trip above which the run stops.

@@ -15,7 +15,9 @@ use crate::engine::live::{Link, LinkError, WriteAccess, probe_server, probe_writ
 use crate::engine::report::{
     Completeness, FindingReader, IncompleteReason, ListedKey, ReadError, ScanReport,
 };
-use crate::engine::scan::{Count, Databases, KeySource, ScanConfig, ScanError, look, run};
+use crate::engine::scan::{
+    Count, Databases, KeySource, Preference, ScanConfig, ScanError, Target, look, run,
+};
 use crate::engine::tally::{Finding, SortBy};
 
 use super::config::DeleteConfig;
@@ -153,10 +155,11 @@ pub async fn plan(
         Selection::File(input, db) => Some(Names::of_file(config, input, db, &node)?),
     };
     let access = probe(config).await?;
-    let mut scan = scan_config(config);
-    if let Some(names) = &names {
-        scan.databases = Databases::Only(names.databases());
-    }
+    let databases = match &names {
+        Some(names) => Databases::Only(names.databases()),
+        None => config.databases.clone(),
+    };
+    let scan = scan_config(config, databases);
     let pending = names.as_ref().map(|names| std::rc::Rc::clone(&names.pending));
     let mut planner = Planner {
         config,
@@ -255,22 +258,32 @@ fn whole(report: &ScanReport) -> Result<(), SelectError> {
         IncompleteReason::Guard(latency) => SelectError::Guard(*latency),
         IncompleteReason::ConnectionLost(why)
         | IncompleteReason::ScanRefused(why)
+        | IncompleteReason::SlotsNotCovered { why, .. }
         | IncompleteReason::DatabaseRefused(why) => SelectError::Incomplete(why.clone()),
+        IncompleteReason::TargetsFailed(_) => {
+            SelectError::Incomplete("a server could not be reached".to_owned())
+        }
         IncompleteReason::RestartedTooOften => {
             SelectError::Incomplete("the server restarted too often".to_owned())
         }
     })
 }
 
-fn scan_config(config: &DeleteConfig) -> ScanConfig {
+fn scan_config(config: &DeleteConfig, databases: Databases) -> ScanConfig {
     ScanConfig {
-        endpoint: config.endpoint.clone(),
-        databases: config.databases.clone(),
+        targets: vec![Target { endpoint: config.endpoint.clone(), databases, kind: config.kind.clone() }],
+        // What is compared right before the act is what a primary says.
+        preference: match config.preference {
+            Preference::Auto => Preference::Primary,
+            chosen => chosen,
+        },
+        address_rules: config.address_rules.clone(),
         filter: config.filter.clone(),
         all_keys: false,
         finds_every_match: true,
         sample_keys: None,
         rate: config.rate,
+        rate_per_node: config.rate_per_node,
         count: Count::Auto,
         latency_max: config.latency_max,
         latency_abort: config.latency_abort,

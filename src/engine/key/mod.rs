@@ -8,6 +8,7 @@ mod kind;
 mod name;
 mod profile;
 mod slot;
+mod slots;
 
 pub use encoding::Encoding;
 pub use facts::{
@@ -19,3 +20,5 @@ pub use profile::{
     Access, Allocator, EncodingLimits, Flavour, Lazyfree, ListNodeLimit, Permission, Role, ServerProfile,
     Version,
 };
+pub use slot::SLOTS;
+pub use slots::SlotSet;

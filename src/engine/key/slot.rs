@@ -5,8 +5,8 @@
 
 use super::KeyName;
 
-/// Slots of a cluster.
-const SLOTS: u16 = 16_384;
+/// Number of slots of a cluster.
+pub const SLOTS: u16 = 16_384;
 
 impl KeyName {
     /// Returns the slot that a cluster keeps this key in.

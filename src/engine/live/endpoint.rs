@@ -100,4 +100,14 @@ pub struct Endpoint {
     pub tls: Option<TlsOptions>,
     /// How long to wait.
     pub timeouts: Timeouts,
+    /// Asks a replica of a cluster to answer what its primary would (`READONLY`).
+    pub reads_replica: bool,
+}
+
+impl Endpoint {
+    /// Returns the way into another server of the same deployment.
+    #[must_use]
+    pub fn at(&self, address: Address) -> Self {
+        Self { address, ..self.clone() }
+    }
 }

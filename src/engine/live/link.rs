@@ -67,6 +67,9 @@ impl Link {
         setup.cmd("CLIENT").arg("SETNAME").arg(client_name);
         setup.cmd("CLIENT").arg("NO-TOUCH").arg("ON");
         setup.cmd("CLIENT").arg("NO-EVICT").arg("ON");
+        if endpoint.reads_replica {
+            setup.cmd("READONLY");
+        }
         link.pipeline(&setup).await.map_err(|error| ConnectError {
             address: endpoint.address.clone(),
             kind: match error {

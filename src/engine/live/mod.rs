@@ -19,6 +19,7 @@ mod random;
 mod reply;
 mod state;
 mod tls;
+mod topology;
 mod writes;
 
 pub use batch::Batch;
@@ -39,4 +40,7 @@ pub use redis::Value;
 pub use reply::{Refusal, RefusalKind, Reply, count as reply_count, text as reply_text};
 pub(crate) use reply::{accept, bytes as reply_bytes, field as reply_field};
 pub use state::{Monitors, ServerState};
+pub use topology::{
+    AddressRule, ClusterMap, ClusterNode, SentinelView, Shard, ask_sentinel, replicas_of, slots_in_migration,
+};
 pub use writes::{WriteAccess, probe_writes};

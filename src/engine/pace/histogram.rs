@@ -33,6 +33,14 @@ impl Histogram {
         self.over_threshold += u64::from(round_trip > self.threshold);
     }
 
+    /// Adds the round trips of another server.
+    pub fn merge(&mut self, other: &Self) {
+        // Both have the same bounds.
+        let _ = self.inner.add(&other.inner);
+        self.over_threshold += other.over_threshold;
+        self.max = self.max.max(other.max);
+    }
+
     /// Returns the number of round trips.
     pub fn count(&self) -> u64 {
         self.inner.len()

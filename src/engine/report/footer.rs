@@ -39,6 +39,10 @@ pub(super) fn write_footer(page: &mut Page<'_, impl Write>, report: &ScanReport)
     }
     write_keysizes(page, &report.keysizes)?;
     write_refused(page, report)?;
+    for (index, failure) in report.failures.iter().enumerate() {
+        let text = format!("{}: {}", safe(&failure.target), safe(&failure.why));
+        page.entry(if index == 0 { "failed" } else { "" }, Tone::Alarm, &text)?;
+    }
     for (index, warning) in report.warnings.iter().enumerate() {
         page.entry(if index == 0 { "warning" } else { "" }, Tone::Warning, &safe(warning))?;
     }
@@ -286,7 +290,26 @@ pub(super) fn partial(completeness: &Completeness) -> Option<String> {
         IncompleteReason::ScanRefused(said) => format!("the server refused SCAN: {}", safe(said)),
         IncompleteReason::RestartedTooOften => "the server restarted again and again".to_owned(),
         IncompleteReason::OutputFailed => "an output could not be written".to_owned(),
+        IncompleteReason::SlotsNotCovered { slots, why } => {
+            format!("the slots {} were not covered: {}", shorten(slots, 200), safe(why))
+        }
+        IncompleteReason::TargetsFailed(targets) => {
+            format!("nothing could be had of {}", counted(*targets as u64, "target"))
+        }
     })
+}
+
+/// Says which part of clusters was covered. `None`: there is none.
+fn slots(report: &ScanReport) -> Option<String> {
+    let servers = counted(report.servers.len() as u64, "server");
+    match &report.coverage[..] {
+        [] => (report.servers.len() > 1).then_some(servers),
+        [one] if one.slots_wanted == 1 => Some(format!("the only slot of the pattern, on {servers}")),
+        [one] => {
+            Some(format!("all {} slots of the cluster, on {servers}", exact(u64::from(one.slots_wanted))))
+        }
+        several => Some(format!("all slots of {} clusters, {servers} in all", several.len())),
+    }
 }
 
 fn completeness(report: &ScanReport) -> (Tone, String) {
@@ -295,6 +318,10 @@ fn completeness(report: &ScanReport) -> (Tone, String) {
             let where_ = match &report.dbs[..] {
                 [db] => format!("database {db}"),
                 dbs => counted(dbs.len() as u64, "database"),
+            };
+            let where_ = match slots(report) {
+                Some(slots) => format!("{slots}, {where_}"),
+                None => where_,
             };
             let what = if report.keys_matched == report.keys_seen {
                 "every key was measured"

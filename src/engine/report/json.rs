@@ -81,7 +81,25 @@ pub(super) struct SummaryView<'a> {
     pace: PaceView,
     keysizes: Vec<KeysizesView<'a>>,
     servers: Vec<ServerView<'a>>,
+    clusters: Vec<ClusterView<'a>>,
+    failed_targets: Vec<FailedTargetView<'a>>,
     warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ClusterView<'a> {
+    target: &'a str,
+    slots_wanted: u32,
+    slots_covered: u32,
+    slots_moved: u32,
+    slots_missing: &'a str,
+    why: &'a str,
+}
+
+#[derive(Serialize)]
+struct FailedTargetView<'a> {
+    target: &'a str,
+    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -384,6 +402,23 @@ impl<'a> SummaryView<'a> {
                 })
                 .collect(),
             servers: report.servers.iter().map(ServerView::new).collect(),
+            clusters: report
+                .coverage
+                .iter()
+                .map(|coverage| ClusterView {
+                    target: &coverage.target,
+                    slots_wanted: coverage.slots_wanted,
+                    slots_covered: coverage.slots_covered,
+                    slots_moved: coverage.slots_moved,
+                    slots_missing: &coverage.missing,
+                    why: &coverage.why,
+                })
+                .collect(),
+            failed_targets: report
+                .failures
+                .iter()
+                .map(|failure| FailedTargetView { target: &failure.target, why: &failure.why })
+                .collect(),
             warnings: &report.warnings,
         }
     }

@@ -23,8 +23,8 @@ pub use file::OutputFile;
 pub use format::{Format, SCHEMA_VERSION};
 pub use json::JsonWriter;
 pub use model::{
-    CanarySummary, Completeness, IncompleteReason, KeysizesCheck, LatencySummary, PaceSummary, ScanReport,
-    SkipSummary,
+    CanarySummary, Completeness, Coverage, IncompleteReason, KeysizesCheck, LatencySummary, PaceSummary,
+    ScanReport, SkipSummary, TargetFailure,
 };
 pub use ndjson::NdjsonWriter;
 pub use read::{FindingReader, ListedKey, ReadError};

@@ -85,6 +85,15 @@ pub enum IncompleteReason {
     RestartedTooOften,
     /// An output could not be written.
     OutputFailed,
+    /// These slots of a cluster were not covered.
+    SlotsNotCovered {
+        /// As Redis writes them: `0-5460 7000`.
+        slots: String,
+        /// Why.
+        why: String,
+    },
+    /// So many of several servers and clusters gave nothing.
+    TargetsFailed(usize),
 }
 
 impl IncompleteReason {
@@ -98,6 +107,8 @@ impl IncompleteReason {
             Self::DatabaseRefused(_) => "database_refused",
             Self::RestartedTooOften => "restarted_too_often",
             Self::OutputFailed => "output_failed",
+            Self::SlotsNotCovered { .. } => "slots_not_covered",
+            Self::TargetsFailed(_) => "targets_failed",
         }
     }
 }
@@ -158,6 +169,39 @@ impl KeysizesCheck {
     }
 }
 
+/// What of a cluster was scanned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coverage {
+    /// The address by which the cluster was named.
+    pub target: String,
+    /// Slots that were wanted: all 16384, or the one that a pattern fixes.
+    pub slots_wanted: u32,
+    /// Slots that were scanned from beginning to end while one shard held them.
+    pub slots_covered: u32,
+    /// Slots that moved meanwhile and were scanned again.
+    pub slots_moved: u32,
+    /// Those that were not covered, as Redis writes them.
+    pub missing: String,
+    /// Why not; empty where none is missing.
+    pub why: String,
+}
+
+impl Coverage {
+    /// Returns whether all were.
+    pub fn is_whole(&self) -> bool {
+        self.slots_covered == self.slots_wanted
+    }
+}
+
+/// A server or cluster of which nothing could be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetFailure {
+    /// Its address.
+    pub target: String,
+    /// Why.
+    pub why: String,
+}
+
 /// The result of a scan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScanReport {
@@ -203,6 +247,10 @@ pub struct ScanReport {
     pub completeness: Completeness,
     /// `INFO keysizes` against what was found; empty where the server has none.
     pub keysizes: Vec<KeysizesCheck>,
+    /// For each cluster, what of it was covered.
+    pub coverage: Vec<Coverage>,
+    /// Servers and clusters of which nothing could be had.
+    pub failures: Vec<TargetFailure>,
     /// Things that a person should read.
     pub warnings: Vec<String>,
 }

@@ -259,6 +259,8 @@ pub(crate) fn report() -> ScanReport {
                 found: 1,
             },
         ],
+        coverage: Vec::new(),
+        failures: Vec::new(),
         warnings: vec![
             "this is a primary with lazyfree-lazy-expire no: a scan that touches an expired key frees it on the \
              command thread; scan a replica where there is one"

@@ -328,7 +328,13 @@ fn worth_showing(report: &ScanReport) -> usize {
 fn one_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, shown: &[Finding], many: bool) -> Grid {
     let mut columns = vec![("LEVEL", Side::Left), ("KEY", Side::Left)];
     if many {
-        columns.push((if report.servers.len() > 1 { "NODE/DB" } else { "DB" }, Side::Right));
+        let has_slots = shown.iter().any(|finding| finding.facts.slot.is_some());
+        let title = match report.servers.len() {
+            0 | 1 => "DB",
+            _ if has_slots => "NODE/SLOT/DB",
+            _ => "NODE/DB",
+        };
+        columns.push((title, Side::Right));
     }
     columns.extend([
         ("TYPE", Side::Left),
@@ -384,7 +390,8 @@ fn two_line_grid(page: &Page<'_, impl Write>, report: &ScanReport, shown: &[Find
             } else {
                 String::new()
             };
-            parts.push(format!("{node}db {}", facts.db));
+            let slot = facts.slot.map(|slot| format!("slot {slot} ")).unwrap_or_default();
+            parts.push(format!("{node}{slot}db {}", facts.db));
         }
         parts.extend(effects_text(finding.verdict.effects));
         let mut beneath = vec![Cell::new(Tone::Dim, format!("  {}", parts.join(" \u{b7} ")))];
@@ -451,10 +458,11 @@ fn key_cell(finding: &Finding) -> Cell {
     Cell::new(Tone::Strong, shorten(&text, 1000))
 }
 
-/// Returns the database, with the server's number in front where there are several.
+/// Returns the database, with the server's number (and the slot of a cluster) in front where there are several.
 fn place(finding: &Finding, report: &ScanReport) -> String {
     if report.servers.len() > 1 {
-        format!("{}/{}", finding.server + 1, finding.facts.db)
+        let slot = finding.facts.slot.map(|slot| format!("{slot}/")).unwrap_or_default();
+        format!("{}/{slot}{}", finding.server + 1, finding.facts.db)
     } else {
         finding.facts.db.to_string()
     }

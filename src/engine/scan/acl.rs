@@ -51,7 +51,7 @@ pub fn acl_rule(config: &ScanConfig) -> String {
         words.extend(globs.iter().map(|glob| format!("~{}", String::from_utf8_lossy(glob))));
     }
     words.extend(COMMANDS.iter().chain(&HELPFUL).map(|command| format!("+{command}")));
-    if config.databases != Databases::Only(vec![0]) {
+    if config.targets.iter().any(|target| target.databases != Databases::Only(vec![0])) {
         words.push("+select".into());
     }
     if config.exact_lists {
@@ -65,6 +65,9 @@ pub fn acl_remarks() -> Vec<String> {
     let newer = NEWER.map(|(command, since)| format!("+{command} ({since})")).join(", ");
     vec![
         format!("where the server has them, add {newer}"),
+        "for a cluster, add +cluster|slots, +cluster|nodes and +readonly; Sentinels have users of their own, who need \
+         +sentinel"
+            .to_owned(),
         "from 7.0 on, %R~ instead of ~ says that keys are only read".to_owned(),
         "before it scans, bigkeys tries what else this user may call; where the rule denies that, the server \
          notes it in its ACL LOG"

@@ -5,7 +5,7 @@ use std::time::Duration;
 use regex::bytes::Regex;
 
 use crate::engine::key::{Encoding, Kind};
-use crate::engine::live::Endpoint;
+use crate::engine::live::{Address, AddressRule, Endpoint};
 use crate::engine::risk::{Level, Thresholds};
 use crate::engine::tally::SortBy;
 
@@ -16,6 +16,47 @@ pub enum Databases {
     All,
     /// These.
     Only(Vec<u32>),
+}
+
+/// What is at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A server; if it says that it is of a cluster, the cluster.
+    Auto,
+    /// This server and no other.
+    OneNode,
+    /// A node of a cluster, and an error if it is none.
+    Cluster,
+    /// Sentinels, which know the group by this name. They are asked in turn.
+    Sentinel {
+        /// `sentinel monitor NAME`
+        name: String,
+        /// The Sentinels after the first.
+        others: Vec<Address>,
+    },
+}
+
+/// What to scan: one server, cluster or group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// How to get in.
+    pub endpoint: Endpoint,
+    /// Which databases.
+    pub databases: Databases,
+    /// What is there.
+    pub kind: TargetKind,
+}
+
+/// Which servers of a deployment to scan, where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preference {
+    /// Replicas in a cluster and behind Sentinel; else the server that was named.
+    #[default]
+    Auto,
+    /// Replicas, if there are any.
+    Replica,
+    /// Primaries.
+    Primary,
 }
 
 /// `--ttl`: which time to live a key must have.
@@ -68,10 +109,12 @@ pub enum Count {
 /// Everything that a scan is told.
 #[derive(Debug, Clone)]
 pub struct ScanConfig {
-    /// The server.
-    pub endpoint: Endpoint,
-    /// Which databases.
-    pub databases: Databases,
+    /// The servers, clusters and groups.
+    pub targets: Vec<Target>,
+    /// Primaries or replicas.
+    pub preference: Preference,
+    /// Where servers are reached that tell another address.
+    pub address_rules: Vec<AddressRule>,
     /// Which keys.
     pub filter: Filter,
     /// `--all-keys`: ask everything of every key, and report every key.
@@ -81,8 +124,10 @@ pub struct ScanConfig {
     pub finds_every_match: bool,
     /// `--sample N`: measure about so many keys, at random cursors.
     pub sample_keys: Option<u64>,
-    /// Commands per second; `None` is no limit.
+    /// Commands per second, on all servers together; `None` is no limit.
     pub rate: Option<f64>,
+    /// Commands per second on each server; `None` is no limit.
+    pub rate_per_node: Option<f64>,
     /// Elements asked of each SCAN call.
     pub count: Count,
     /// Canary round trip above which the pace halves.

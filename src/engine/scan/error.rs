@@ -23,6 +23,18 @@ pub enum ScanError {
         /// What it said.
         message: String,
     },
+    /// A cluster was asked for, and the server is of none.
+    NoCluster {
+        /// The server.
+        node: String,
+    },
+    /// No Sentinel tells who the group is.
+    Sentinel {
+        /// The name of the group.
+        name: String,
+        /// What each of them said.
+        said: String,
+    },
     /// The database cannot be selected.
     Database {
         /// The server.
@@ -40,6 +52,10 @@ impl fmt::Display for ScanError {
             Self::Connect(error) => error.fmt(f),
             Self::Lost { node, why } => write!(f, "lost {node} before the first key: {why}"),
             Self::ScanRefused { node, message } => write!(f, "{node} refuses SCAN: {message}"),
+            Self::NoCluster { node } => write!(f, "{node} is no node of a cluster"),
+            Self::Sentinel { name, said } => {
+                write!(f, "no Sentinel tells where `{name}` is: {said}")
+            }
             Self::Database { node, db, message } => {
                 write!(f, "cannot select database {db} on {node}: {message}")
             }

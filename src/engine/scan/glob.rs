@@ -4,6 +4,8 @@
 //! has to say the same as `stringmatchlen` does, down to an unclosed class, which ends at the end of
 //! the pattern. `*` backtracks to the last star only, so that no pattern takes exponential time.
 
+use crate::engine::key::KeyName;
+
 /// Returns whether a name matches a pattern, as MATCH would.
 pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
@@ -31,6 +33,18 @@ pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
             return false;
         }
     }
+}
+
+/// Returns the only slot whose keys can match: that of the hash tag, where the pattern fixes it (`{user1}:*`).
+///
+/// As `patternHashSlot` of Redis >= 7.4 and Valkey >= 8.0, whose SCAN then walks that slot alone: no special
+/// character may come before the tag ends.
+pub(super) fn glob_slot(pattern: &[u8]) -> Option<u16> {
+    let special = pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
+    let literal = &pattern[..special.unwrap_or(pattern.len())];
+    let open = literal.iter().position(|byte| *byte == b'{')?;
+    let length = literal[open + 1..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| KeyName::new(literal.to_vec()).slot())
 }
 
 /// Matches one byte against the first element of a pattern and returns the length of that element.

@@ -29,6 +29,13 @@ impl KeysizesFound {
         }
     }
 
+    /// Adds those of another server.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (place, keys) in other.found {
+            *self.found.entry(place).or_default() += keys;
+        }
+    }
+
     /// Lists every size of which the server, or the scan, knows a key.
     pub(super) fn check(
         &self,

@@ -5,20 +5,25 @@
 //! both stay within the pace of `pacer`.
 
 mod acl;
+mod chorus;
+mod cluster;
 mod config;
+mod deployment;
 mod error;
 mod filter;
 mod glob;
 mod keysizes;
 mod list_probe;
+mod node;
+mod report;
 mod run;
 mod select;
 mod walk;
 mod window;
 
 pub use acl::{acl_remarks, acl_rule};
-pub use config::{Count, Databases, Filter, ScanConfig, TtlFilter};
+pub use config::{Count, Databases, Filter, Preference, ScanConfig, Target, TargetKind, TtlFilter};
 pub use error::ScanError;
 pub use glob::glob_matches;
-pub(crate) use run::canary_summary;
+pub(crate) use report::canary_summary;
 pub use run::{KeySource, look, run};

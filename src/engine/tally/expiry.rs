@@ -146,6 +146,22 @@ impl ExpiryTally {
         second.allocations = second.allocations.saturating_add(finding.verdict.allocations.unwrap_or(0));
     }
 
+    /// Adds those of another server.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            mine.merge(theirs);
+        }
+        for (&due, theirs) in &other.seconds {
+            if self.seconds.len() >= Self::SECONDS_MAX && !self.seconds.contains_key(&due) {
+                self.forget_the_lighter_half();
+            }
+            let mine = self.seconds.entry(due).or_default();
+            mine.keys += theirs.keys;
+            mine.allocations = mine.allocations.saturating_add(theirs.allocations);
+        }
+        self.keys_unwatched += other.keys_unwatched;
+    }
+
     fn forget_the_lighter_half(&mut self) {
         let mut weights: Vec<(u64, u64)> =
             self.seconds.values().map(|second| (second.allocations, second.keys)).collect();

@@ -15,6 +15,13 @@ impl LevelCounts {
         self.0[index] += 1;
     }
 
+    /// Adds the counts of another server.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+
     /// Counts a key anew whose level may have changed.
     pub fn replace(&mut self, before: &Finding, after: &Finding) {
         let index = before.verdict.level.map_or(Level::ALL.len(), |level| level as usize);

@@ -96,6 +96,30 @@ impl PrefixTree {
         if deeper { node.other.add(finding) } else { node.direct.add(finding) }
     }
 
+    /// Adds the tree of another server. What finds no room here counts in `other` of the last node that it
+    /// reached, as a key does.
+    pub fn merge(&mut self, other: &Self) {
+        self.graft(0, other, 0);
+    }
+
+    fn graft(&mut self, here: usize, other: &Self, there: usize) {
+        let from = &other.nodes[there];
+        let into = &mut self.nodes[here];
+        into.total.merge(&from.total);
+        into.direct.merge(&from.direct);
+        into.other.merge(&from.other);
+        // No deeper than DEPTH_MAX. In the order of names, so that the result does not depend on a hash.
+        let mut children: Vec<(&Box<[u8]>, usize)> =
+            from.children.iter().map(|(place, &child)| (place, child)).collect();
+        children.sort_unstable();
+        for (place, child) in children {
+            match self.place(here, place) {
+                Some(mine) => self.graft(mine, other, child),
+                None => self.nodes[here].other.merge(&other.nodes[child].total),
+            }
+        }
+    }
+
     fn child(&mut self, parent: usize, segment: &[u8], separator: u8) -> Option<usize> {
         // Looked up without an allocation: segments are short, so the key fits on the stack.
         let mut place = [0; Self::SEGMENT_BYTES_MAX + 1];
@@ -105,7 +129,11 @@ impl PrefixTree {
         }
         place[..segment.len()].copy_from_slice(segment);
         place[segment.len()] = separator;
-        let place = &place[..=segment.len()];
+        self.place(parent, &place[..=segment.len()])
+    }
+
+    /// Returns the child of that name, made if there is room. A name ends with its separator.
+    fn place(&mut self, parent: usize, place: &[u8]) -> Option<usize> {
         if let Some(&child) = self.nodes[parent].children.get(place) {
             return Some(child);
         }
@@ -304,6 +332,24 @@ mod tests {
         let summary = tree.heaviest(10, SortBy::Bytes);
         let top: u64 = summary.rows.iter().filter(|row| row.depth == 1).map(|row| row.sums.keys).sum();
         assert_eq!(top + summary.rest.keys + summary.without.keys, 36_002);
+    }
+
+    #[test]
+    fn two_trees_make_one_within_the_bounds() {
+        let (mut one, mut other) = (PrefixTree::default(), PrefixTree::default());
+        for n in 0..400 {
+            add(&mut one, format!("a{n}x:b:c").as_bytes(), 1);
+            add(&mut other, format!("z{n}x:b:c").as_bytes(), 1);
+        }
+        add(&mut one, b"shared:x", 5);
+        add(&mut other, b"shared:y", 7);
+        add(&mut other, b"plain", 1);
+        one.merge(&other);
+        assert_adds_up(&one);
+        assert_eq!(one.nodes[0].total.keys, 803);
+        assert!(one.nodes[0].children.len() <= PrefixTree::CHILDREN_MAX);
+        let shared = one.nodes[0].children[&b"shared:"[..]];
+        assert_eq!((one.nodes[shared].total.keys, one.nodes[shared].total.allocations), (2, 12));
     }
 
     proptest! {

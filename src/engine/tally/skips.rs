@@ -22,6 +22,19 @@ impl SkipTally {
         self.counts[index] += 1;
     }
 
+    /// Adds those of another server.
+    pub fn merge(&mut self, other: &Self) {
+        for example in &other.examples {
+            let held = self.examples.iter().filter(|held| held.why == example.why).count();
+            if held < Self::EXAMPLES_MAX {
+                self.examples.push(example.clone());
+            }
+        }
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine += theirs;
+        }
+    }
+
     /// Returns how many keys were skipped.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()

@@ -48,6 +48,16 @@ impl Tally {
         self.expiry.add(finding);
     }
 
+    /// Adds the tally of another server.
+    pub fn merge(&mut self, other: Self) {
+        self.census.merge(&other.census);
+        self.levels.merge(&other.levels);
+        self.top.merge(other.top);
+        self.prefixes.merge(&other.prefixes);
+        self.expiry.merge(&other.expiry);
+        self.skips.merge(&other.skips);
+    }
+
     /// Puts a key of the top list there anew, measured better. Its level is counted anew, too.
     pub fn replace_top(&mut self, before: &Finding, after: &Finding) {
         self.levels.replace(before, after);

@@ -185,6 +185,21 @@ impl TopList {
         true
     }
 
+    /// Keeps only these.
+    pub fn retain(&mut self, keeps: impl Fn(&Finding) -> bool) {
+        let all = std::mem::replace(self, Self::new(self.limit, self.sort_by));
+        for finding in all.into_sorted().iter().filter(|finding| keeps(finding)) {
+            self.offer(finding);
+        }
+    }
+
+    /// Takes those of another server in that are bad enough.
+    pub fn merge(&mut self, other: Self) {
+        for finding in other.into_sorted() {
+            self.offer(&finding);
+        }
+    }
+
     /// Returns the findings, worst first; equals by server, database and name.
     pub fn into_sorted(self) -> Vec<Finding> {
         let mut slots = self.slots;

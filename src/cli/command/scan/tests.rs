@@ -9,7 +9,7 @@ use crate::engine::key::{Encoding, Kind};
 use crate::engine::live::{Address, Secret};
 use crate::engine::report::sample;
 use crate::engine::risk::{Level, Thresholds};
-use crate::engine::scan::TtlFilter;
+use crate::engine::scan::{Databases, TtlFilter};
 use crate::engine::tally::SortBy;
 
 fn typed(line: &[&str]) -> ScanArgs {
@@ -48,18 +48,18 @@ fn environment(url: &str, auth: &str) -> Surroundings {
 }
 
 fn password(settled: &Settled) -> Option<&str> {
-    settled.config.endpoint.credentials.password.as_ref().map(Secret::reveal)
+    settled.config.targets[0].endpoint.credentials.password.as_ref().map(Secret::reveal)
 }
 
 #[test]
 fn without_flags_a_scan_is_safe_for_production() {
     let Settled { config, stdout, files, warnings } = settled(&[]);
-    assert_eq!(config.endpoint.address.to_string(), "127.0.0.1:6379");
-    assert_eq!(config.endpoint.credentials.password, None);
-    assert_eq!(config.endpoint.tls, None);
-    assert_eq!(config.endpoint.timeouts.connect, Duration::from_secs(5));
-    assert_eq!(config.endpoint.timeouts.command, Duration::from_secs(15));
-    assert_eq!(config.databases, Databases::All);
+    assert_eq!(config.targets[0].endpoint.address.to_string(), "127.0.0.1:6379");
+    assert_eq!(config.targets[0].endpoint.credentials.password, None);
+    assert_eq!(config.targets[0].endpoint.tls, None);
+    assert_eq!(config.targets[0].endpoint.timeouts.connect, Duration::from_secs(5));
+    assert_eq!(config.targets[0].endpoint.timeouts.command, Duration::from_secs(15));
+    assert_eq!(config.targets[0].databases, Databases::All);
     assert_eq!(config.rate, Some(10_000.0));
     assert_eq!(config.count, Count::Auto);
     assert_eq!(config.latency_max, Duration::from_millis(10));
@@ -120,10 +120,10 @@ fn addresses_come_from_flags_before_the_environment() {
     ];
     for (line, address, databases) in cases {
         let config = settled_in(line, &around).unwrap_or_else(|error| panic!("{line:?}: {error}")).config;
-        assert_eq!(config.endpoint.address.to_string(), address, "{line:?}");
-        assert_eq!(config.databases, databases, "{line:?}");
+        assert_eq!(config.targets[0].endpoint.address.to_string(), address, "{line:?}");
+        assert_eq!(config.targets[0].databases, databases, "{line:?}");
         let from_environment = address == "elsewhere:7000";
-        assert_eq!(config.endpoint.credentials.password.is_some(), from_environment, "{line:?}");
+        assert_eq!(config.targets[0].endpoint.credentials.password.is_some(), from_environment, "{line:?}");
     }
 }
 
@@ -199,7 +199,7 @@ fn a_password_file_that_others_can_read_is_warned_of() {
 
 #[test]
 fn tls_is_on_when_asked_for_and_never_silently_off() {
-    let tls = |line: &[&str]| settled(line).config.endpoint.tls;
+    let tls = |line: &[&str]| settled(line).config.targets[0].endpoint.tls.clone();
     assert!(tls(&["--tls"]).is_some());
     assert!(tls(&["-u", "redis://h", "--tls"]).is_some());
     let options = tls(&["-u", "rediss://h", "--cacert", "ca", "--cert", "c", "--key", "k", "--sni", "n"]);
@@ -305,8 +305,8 @@ fn the_rule_is_as_small_as_the_flags_allow() {
 #[test]
 fn a_socket_in_a_url_is_a_socket() {
     let config = settled(&["-u", "unix:///run/r.sock?db=2"]).config;
-    assert_eq!(config.endpoint.address, Address::Unix("/run/r.sock".into()));
-    assert_eq!(config.databases, Databases::Only(vec![2]));
+    assert_eq!(config.targets[0].endpoint.address, Address::Unix("/run/r.sock".into()));
+    assert_eq!(config.targets[0].databases, Databases::Only(vec![2]));
 }
 
 /// Runs an engine that a test made up, with NDJSON for a reader; returns what came of it and what was
@@ -340,6 +340,7 @@ fn progress_event() -> Event<'static> {
         commands_per_second: 1.0,
         keys_per_second: 1.0,
         biggest: None,
+        nodes: Vec::new(),
     })
 }
 

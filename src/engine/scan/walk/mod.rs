@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::{
     Access, BytesBasis, Encoding, KeyFacts, KeyName, Kind, ListNodes, Measured, NodesBasis, ServerProfile,
-    SkipReason, Skipped,
+    SkipReason, Skipped, SlotSet,
 };
 use crate::engine::live::{
-    Batch, Canary, CanaryState, CensusFacts, Cursor, Inspector, Link, Reply, ScanPage, ScanRequest,
+    Batch, Canary, CanaryState, CensusFacts, Cursor, Endpoint, Inspector, Link, Reply, ScanPage, ScanRequest,
     probe_server, read_count, read_groups, read_ql_nodes, wants_groups,
 };
 use crate::engine::pace::Pacer;
@@ -89,10 +89,31 @@ impl From<Ended> for Interruption {
     }
 }
 
+/// Where a walk is.
+pub(super) struct Place {
+    pub(super) endpoint: Endpoint,
+    /// The server's number, by which findings name it.
+    pub(super) server: usize,
+    /// Only keys of these slots of a cluster; all keys where absent.
+    pub(super) slots: Option<SlotSet>,
+    pub(super) sample_keys: Option<u64>,
+    pub(super) keys_total: Option<u64>,
+    pub(super) pacer: Pacer,
+}
+
 /// A walk through the databases of one server.
 pub(super) struct Walk<'a, F> {
     config: &'a ScanConfig,
-    on_event: &'a mut F,
+    endpoint: Endpoint,
+    server: usize,
+    slots: Option<SlotSet>,
+    sample_keys: Option<u64>,
+    /// Slots of which a key is another server's by now.
+    moved: SlotSet,
+    /// Those keys, where they were named.
+    moved_keys: Vec<KeyName>,
+    is_named: bool,
+    on_event: F,
     policy: Policy,
     inspector: Inspector,
     /// List nodes are counted (`DEBUG OBJECT`) and not estimated.
@@ -135,7 +156,10 @@ struct Sums {
 
 /// The result of a walk.
 pub(super) struct Done {
+    pub(super) server: usize,
     pub(super) profile: ServerProfile,
+    /// Slots of which a key was another server's when it was looked at.
+    pub(super) moved: SlotSet,
     pub(super) tally: Tally,
     pub(super) keysizes: KeysizesFound,
     pub(super) canary: CanaryState,
@@ -178,11 +202,11 @@ where
 {
     pub(super) fn new(
         config: &'a ScanConfig,
+        place: Place,
         profile: ServerProfile,
         link: Link,
         canary: Canary,
-        keys_total: Option<u64>,
-        on_event: &'a mut F,
+        on_event: F,
     ) -> Self {
         let request = config.filter.scan_request(profile.version);
         let inspector = inspector(config, &profile);
@@ -190,6 +214,13 @@ where
         let selector = Selector::new(config, &policy, inspector.measures_memory());
         let network = canary.state().before.quantile(0.5);
         Self {
+            endpoint: place.endpoint,
+            server: place.server,
+            slots: place.slots,
+            sample_keys: place.sample_keys,
+            moved: SlotSet::default(),
+            moved_keys: Vec::new(),
+            is_named: false,
             exact_lists: config.exact_lists && policy.server.allows(Access::DebugObject),
             request,
             policy,
@@ -197,11 +228,11 @@ where
             link,
             generation: 0,
             canary,
-            pacer: Pacer::new(config.rate),
+            pacer: place.pacer,
             count: CountTuner::new(config.count, network),
             window: SeenWindow::new(),
             db: 0,
-            keys_total,
+            keys_total: place.keys_total,
             again: Vec::new(),
             looked_again: HashSet::new(),
             ticked_at: Instant::now(),
@@ -223,10 +254,6 @@ where
             config,
             on_event,
         }
-    }
-
-    pub(super) fn config(&self) -> &'a ScanConfig {
-        self.config
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -321,6 +348,8 @@ where
     pub(super) fn finish(self) -> Done {
         let (commands, canary) = (self.pacer.with(|quota| quota.spent()), self.canary.state());
         Done {
+            server: self.server,
+            moved: self.moved,
             profile: self.policy.server,
             tally: self.sums.tally,
             keysizes: self.sums.keysizes,
@@ -341,7 +370,7 @@ where
         self.again.clear();
         self.looked_again.clear();
         self.select_database().await?;
-        let mut route = Route::new(self.config.sample_keys, keys, self.keys_total);
+        let mut route = Route::new(self.sample_keys, keys, self.keys_total);
         let mut census: Option<CensusStage> = None;
         let mut details: Option<DetailStage> = None;
         let mut extras: Option<ExtraStage> = None;
@@ -400,7 +429,7 @@ where
     // ---- SCAN
 
     async fn ask_page(&mut self, cursor: Cursor) -> Result<Request, Interruption> {
-        let count = if self.config.sample_keys.is_some() { SAMPLE_COUNT } else { self.count.count() };
+        let count = if self.sample_keys.is_some() { SAMPLE_COUNT } else { self.count.count() };
         let mut batch = Batch::default();
         batch.scan(&self.request, cursor, count);
         self.send(batch).await
@@ -425,6 +454,10 @@ where
             .filter(|key| {
                 if !self.window.is_new(key) {
                     self.sums.duplicates += 1;
+                    return false;
+                }
+                // Of another slot: whoever holds it now was asked, or will be.
+                if self.slots.as_ref().is_some_and(|slots| !slots.contains(key.slot())) {
                     return false;
                 }
                 let is_wanted = self.config.filter.name_passes(key);
@@ -491,7 +524,7 @@ where
             predicted_stall_ms: None,
             reasons: Vec::new(),
         };
-        let finding = Finding { server: 0, facts, verdict };
+        let finding = Finding { server: self.server, facts, verdict };
         self.sums.tally.count(&finding);
         if self.config.finds_every_match { self.emit(Event::Finding(&finding)) } else { Ok(()) }
     }
@@ -630,7 +663,7 @@ where
             facts.slot = Some(facts.key.slot());
         }
         let verdict = judge(&facts, &self.policy);
-        let finding = Finding { server: 0, facts, verdict };
+        let finding = Finding { server: self.server, facts, verdict };
         let filter = &self.config.filter;
         if !filter.finding_passes(&finding) {
             return Ok(());
@@ -645,6 +678,14 @@ where
     }
 
     fn skip(&mut self, key: KeyName, why: SkipReason, detail: Option<Box<str>>) -> Result<(), Ended> {
+        if why == SkipReason::Moved && self.slots.is_some() {
+            // Whoever has it now is asked for the whole slot.
+            self.moved.insert(key.slot());
+            if self.is_named {
+                self.moved_keys.push(key);
+            }
+            return Ok(());
+        }
         self.sums.keys_seen += 1;
         let skipped = Skipped { db: self.db, key, why, detail };
         self.sums.tally.skip(&skipped);

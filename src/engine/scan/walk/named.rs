@@ -45,6 +45,27 @@ where
         }
     }
 
+    /// Looks at keys of a cluster, and returns those that are another server's by now.
+    pub(in crate::engine::scan) async fn page(
+        &mut self,
+        db: u32,
+        keys: Vec<KeyName>,
+    ) -> Result<Vec<KeyName>, Ended> {
+        self.is_named = true;
+        let is_selected = std::mem::replace(&mut self.db, db) == db && self.keys_seen() > 0;
+        let mut attempt = 0;
+        loop {
+            match self.look_at(keys.clone(), is_selected && attempt == 0).await {
+                Ok(()) => return Ok(std::mem::take(&mut self.moved_keys)),
+                Err(Interruption::Ended(ended)) => return Err(ended),
+                Err(Interruption::Restarted) if attempt < RESTARTS_MAX => self.probe_again().await,
+                Err(Interruption::Restarted) => return Err(Ended::RestartedTooOften),
+            }
+            self.moved_keys.clear();
+            attempt += 1;
+        }
+    }
+
     async fn look_at(&mut self, keys: Vec<KeyName>, is_selected: bool) -> Result<(), Interruption> {
         if !is_selected {
             self.select_database().await?;

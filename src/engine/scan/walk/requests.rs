@@ -127,7 +127,7 @@ where
     /// Waits a little while the server answers LOADING or BUSY; gives up after the command timeout.
     async fn wait_until_ready(&mut self, why: &str) -> Result<(), Interruption> {
         let since = *self.not_ready_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > self.config.endpoint.timeouts.command {
+        if since.elapsed() > self.endpoint.timeouts.command {
             return Err(Ended::Lost(why.to_owned()).into());
         }
         self.watch(tokio::time::sleep(TICK)).await
@@ -136,7 +136,7 @@ where
     /// Makes the connection again, with growing pauses, for as long as we wait for any answer.
     async fn reconnect(&mut self, error: &LinkError) -> Result<(), Interruption> {
         self.reconnects += 1;
-        let endpoint = &self.config.endpoint;
+        let endpoint = &self.endpoint.clone();
         let since = Instant::now();
         let mut wait = RETRY_WAIT;
         let mut why = error.to_string();
@@ -221,6 +221,7 @@ where
             commands_per_second: self.rates.commands,
             keys_per_second: self.rates.keys,
             biggest,
+            nodes: Vec::new(),
         };
         self.emit(Event::Progress(progress))
     }
