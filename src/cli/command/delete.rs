@@ -21,10 +21,11 @@ use crate::cli::surroundings::Surroundings;
 use crate::engine::delete::{
     Audit, AuditRecord, DeleteConfig, DeleteEvent, DeleteReport, Excerpt, ExecuteError, LazyExpire, Limits,
     MethodOptions, Operator, Place, PlanFile, PlanLine, Planned, Protection, RecordKind, Row, RowForm,
-    RowWriter, SelectError, Selection, Todo, Totals, Unfinished, execute, new_run_id, plan, survey,
-    write_plan, write_report,
+    RowWriter, SelectError, Selection, Totals, Unfinished, execute, new_run_id, plan, write_plan,
+    write_report,
 };
 use crate::engine::event::{Event, Stop};
+use crate::engine::live::Address;
 use crate::engine::report::TableStyle;
 use crate::engine::risk::Thresholds;
 use crate::engine::scan::{Databases, Target};
@@ -148,9 +149,7 @@ impl Desk<'_> {
         let mut audit = file.adopt().map_err(|error| audit_error(&audit_path, error))?;
         self.console.note(&format!("audit: {}", audit.path().display()));
         let Planned { profile, access, totals, .. } = planned;
-        let todos = crate::engine::delete::planned(&audit_path)
-            .map_err(|error| CommandError::new(ErrorKind::Input(audit_path.clone())).because(error))?;
-        self.act(config, &run_id, Place { profile, access }, &totals, todos, &mut audit)
+        self.act(config, &run_id, Some(Place { profile, access }), &totals, None, &mut audit)
     }
 
     /// Makes the plan: its lines go to the audit to be, to the rows, and to the excerpt.
@@ -300,10 +299,12 @@ impl Desk<'_> {
         let mut record = run_record(&unfinished.run_id, config);
         record.record = RecordKind::Resume;
         audit.write(&record).and_then(|()| audit.sync()).map_err(|error| audit_error(path, error))?;
-        if let Some(before) = &unfinished.lazy_expire_before {
-            match self.runtime.block_on(LazyExpire::as_it_was(before).put_back_at(&config.endpoint)) {
+        for (node, before) in &unfinished.lazy_expire_before {
+            let endpoint =
+                config.endpoint.at(Address::parse(node).unwrap_or(config.endpoint.address.clone()));
+            match self.runtime.block_on(LazyExpire::as_it_was(before).put_back_at(&endpoint)) {
                 Ok(()) => {
-                    let record = LazyExpire::is_back(&unfinished.run_id);
+                    let record = LazyExpire::is_back(&unfinished.run_id, node);
                     audit
                         .write(&record)
                         .and_then(|()| audit.sync())
@@ -316,18 +317,17 @@ impl Desk<'_> {
         if totals.keys == 0 {
             return Ok(Exit::Done);
         }
-        let place = self.runtime.block_on(survey(config)).map_err(|error| select_error(error, None))?;
-        let todos = unfinished.todos(path).map_err(unreadable)?;
-        self.act(config, &unfinished.run_id, place, &totals, todos, &mut audit)
+        let run_id = unfinished.run_id.clone();
+        self.act(config, &run_id, None, &totals, Some(unfinished), &mut audit)
     }
 
     fn act(
         &mut self,
         config: &DeleteConfig,
         run_id: &str,
-        place: Place,
+        place: Option<Place>,
         totals: &Totals,
-        todos: impl Iterator<Item = Result<Todo, crate::engine::delete::AuditError>>,
+        unfinished: Option<Unfinished>,
         audit: &mut Audit,
     ) -> Result<Exit, CommandError> {
         let path = audit.path().to_owned();
@@ -351,8 +351,15 @@ impl Desk<'_> {
             }
             ControlFlow::Break(Stop::Interrupted)
         };
-        let done =
-            self.runtime.block_on(execute(config, run_id, place, totals.keys, todos, audit, &mut on_event));
+        let done = self.runtime.block_on(execute(
+            config,
+            run_id,
+            place,
+            totals.keys,
+            unfinished,
+            audit,
+            &mut on_event,
+        ));
         self.progress.finish();
         let report = done.map_err(execute_error)?;
         for warning in &report.warnings {

@@ -4,6 +4,8 @@
 //! What it was is in the audit before it is changed, so that `--resume` puts it back after a run that was
 //! killed.
 
+use std::cell::RefCell;
+
 use crate::engine::live::{Command, Endpoint, Link, LinkError, Reply, Value, reply_field, reply_text};
 
 use super::audit::{Audit, AuditRecord, RecordKind};
@@ -33,8 +35,9 @@ impl LazyExpire {
     /// In words, when that fails; then nothing was changed.
     pub(super) async fn switch_on(
         link: &Link,
-        audit: &mut Audit,
+        audit: &RefCell<&mut Audit>,
         run_id: &str,
+        node: &str,
     ) -> Result<Option<Self>, String> {
         let value = accepted(link.run(&Command::new(&["CONFIG", "GET", SETTING])).await)?;
         let before = reply_field(&value, SETTING).and_then(reply_text);
@@ -42,11 +45,12 @@ impl LazyExpire {
         if before == "yes" {
             return Ok(None);
         }
-        let record = AuditRecord { detail: Some(before.clone()), ..Self::is_back(run_id) };
-        audit
-            .write(&record)
-            .and_then(|()| audit.sync())
-            .map_err(|error| format!("the audit cannot be written: {error}"))?;
+        let record = AuditRecord { detail: Some(before.clone()), ..Self::is_back(run_id, node) };
+        let written = {
+            let mut audit = audit.borrow_mut();
+            audit.write(&record).and_then(|()| audit.sync())
+        };
+        written.map_err(|error| format!("the audit cannot be written: {error}"))?;
         accepted(link.run(&Command::new(&["CONFIG", "SET", SETTING, "yes"])).await)?;
         Ok(Some(Self { before }))
     }
@@ -70,8 +74,9 @@ impl LazyExpire {
 
     /// Returns the line of the audit that says that the setting is as it was: there is nothing for `--resume`
     /// to put back.
-    pub fn is_back(run_id: &str) -> AuditRecord {
+    pub fn is_back(run_id: &str, node: &str) -> AuditRecord {
         let mut record = AuditRecord::new(RecordKind::Setting, run_id);
+        record.node = Some(node.to_owned());
         record.reason = Some(SETTING.to_owned());
         record
     }

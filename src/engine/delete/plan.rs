@@ -149,6 +149,11 @@ impl Amount {
         }
     }
 
+    /// Adds another sum.
+    pub(super) fn merge(&mut self, more: Self) {
+        *self = Self::sum(&[*self, more]);
+    }
+
     /// Adds several up.
     pub fn sum(all: &[Self]) -> Self {
         all.iter().fold(Self::default(), |sum, more| Self {

@@ -69,7 +69,7 @@ pub(super) async fn act(
     act: &Act<'_>,
 ) -> Result<Acted, LinkError> {
     if session.access.eval {
-        let command = script::check_and_act(act, [(key, expected)].into_iter());
+        let command = script::check_and_act(act, [(key, expected)].into_iter(), None);
         let answer = session.run(command).await?;
         match answer.reply {
             Err(refusal) if is_eval_refusal(&refusal) => session.access.eval = false,

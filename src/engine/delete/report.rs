@@ -83,6 +83,25 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Adds what another server saw. What one of them refuses is not known of both.
+    #[must_use]
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.latency = self.latency.zip(other.latency).map(|(mut mine, theirs)| {
+            mine.extend(theirs);
+            mine
+        });
+        self.latency_is_on = match (self.latency_is_on, other.latency_is_on) {
+            (Some(mine), Some(theirs)) => Some(mine && theirs),
+            _ => None,
+        };
+        self.slowlog = self.slowlog.zip(other.slowlog).map(|(mut mine, theirs)| {
+            mine.extend(theirs);
+            mine.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+            mine
+        });
+        self
+    }
+
     /// Compares what was said before and after.
     pub fn between(before: &Monitors, after: &Monitors) -> Self {
         let latency = match (&before.latency, &after.latency) {
@@ -123,6 +142,20 @@ pub struct MemoryBack {
     pub pending_objects: Option<u64>,
     /// How long it was waited for.
     pub waited: Duration,
+}
+
+impl MemoryBack {
+    /// Adds the memory of another server.
+    #[must_use]
+    pub(super) fn and(self, other: Self) -> Self {
+        let add = |mine: Option<u64>, theirs: Option<u64>| Some(mine?.saturating_add(theirs?));
+        Self {
+            used_before: add(self.used_before, other.used_before),
+            used_after: add(self.used_after, other.used_after),
+            pending_objects: add(self.pending_objects, other.pending_objects),
+            waited: self.waited.max(other.waited),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ pub struct Unfinished {
     pub run_id: String,
     /// The server that it ran on.
     pub node: Option<String>,
-    /// What `lazyfree-lazy-expire` was, if the run switched it on and did not put it back.
-    pub lazy_expire_before: Option<String>,
+    /// What `lazyfree-lazy-expire` was on each server where the run switched it on and did not put it back.
+    pub lazy_expire_before: BTreeMap<String, String>,
     done: Bits,
     begun: BTreeMap<u64, Begun>,
 }
@@ -44,7 +44,7 @@ impl Unfinished {
         let mut unfinished = Self {
             run_id: first.run_id,
             node: first.node,
-            lazy_expire_before: None,
+            lazy_expire_before: BTreeMap::new(),
             done: Bits::default(),
             begun: BTreeMap::new(),
         };
@@ -65,7 +65,13 @@ impl Unfinished {
                 self.done.set(seq);
             }
             // Without a value: it was put back.
-            (RecordKind::Setting, _) => self.lazy_expire_before.clone_from(&record.detail),
+            (RecordKind::Setting, _) => {
+                let node = record.node.clone().or_else(|| self.node.clone()).unwrap_or_default();
+                match &record.detail {
+                    Some(before) => self.lazy_expire_before.insert(node, before.clone()),
+                    None => self.lazy_expire_before.remove(&node),
+                };
+            }
             _ => {}
         }
     }
@@ -121,10 +127,10 @@ pub fn planned(path: &Path) -> Result<impl Iterator<Item = Result<Todo, AuditErr
 
 /// A bit for each key of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Bits(Vec<u64>);
+pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    fn set(&mut self, index: u64) {
+    pub(super) fn set(&mut self, index: u64) {
         if index >= PLAN_KEYS_MAX {
             return;
         }
@@ -135,7 +141,7 @@ impl Bits {
         self.0[word] |= bit;
     }
 
-    fn has(&self, index: u64) -> bool {
+    pub(super) fn has(&self, index: u64) -> bool {
         let (word, bit) = place(index);
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
     }

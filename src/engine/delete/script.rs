@@ -57,11 +57,19 @@ pub(super) enum Done {
     Unreadable,
 }
 
+/// Returns the command that gives the script to the server, which answers the name that it has there.
+pub(super) fn load() -> Command {
+    Command::new(&["SCRIPT", "LOAD", SCRIPT])
+}
+
 /// Returns the command that checks these keys and acts on them. It is short where keys of which the same is
 /// expected stand together.
+///
+/// `sha`: the name under which the server has the script.
 pub(super) fn check_and_act<'a>(
     act: &Act<'_>,
     keys: impl ExactSizeIterator<Item = (&'a KeyName, &'a Expected)> + Clone,
+    sha: Option<&str>,
 ) -> Command {
     let (tombstone, action, args) = match act {
         Act::Unlink => (None, "unlink", no_args()),
@@ -81,7 +89,11 @@ pub(super) fn check_and_act<'a>(
         }
     };
     let count = keys.len() + usize::from(tombstone.is_some());
-    let mut command = Command::new(&["EVAL", SCRIPT]).number(count as u64);
+    let call = match sha {
+        Some(sha) => Command::new(&["EVALSHA", sha]),
+        None => Command::new(&["EVAL", SCRIPT]),
+    };
+    let mut command = call.number(count as u64);
     command = command.args(keys.clone().map(|(key, _)| key.as_bytes()));
     if let Some(tombstone) = tombstone {
         command = command.arg(tombstone.as_bytes());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::event::{Event, Stop};
 use crate::engine::key::{Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason};
-use crate::engine::live::{Link, LinkError, WriteAccess, probe_server, probe_writes};
+use crate::engine::live::{Link, LinkError, WriteAccess, probe_writes};
 use crate::engine::report::{
     Completeness, FindingReader, IncompleteReason, ListedKey, ReadError, ScanReport,
 };
@@ -21,10 +21,10 @@ use crate::engine::scan::{
 use crate::engine::tally::{Finding, SortBy};
 
 use super::config::DeleteConfig;
-use super::execute::Place;
 use super::expect::{Expected, Seen, has_ttl};
 use super::method::{choose, expiry_stall_ms};
 use super::plan::{LeftAlone, PlannedKey, Totals, WhyLeftAlone};
+use super::servers::{Server, Servers};
 
 /// Keys that are looked at together.
 const PAGE_KEYS: usize = 500;
@@ -32,6 +32,8 @@ const PAGE_KEYS: usize = 500;
 const PAGE_BYTES: usize = 1 << 20;
 /// Databases that one file may name: each is a temporary file.
 const FILE_DATABASES_MAX: usize = 64;
+/// Servers that one file may name: a cluster has 1000 at the most.
+const FILE_NODES_MAX: usize = 4096;
 /// `MEMORY USAGE ... SAMPLES`: what the script asks too, so that the sizes can be compared.
 const SAMPLES: u32 = 5;
 
@@ -70,6 +72,11 @@ pub enum SelectError {
         /// Line.
         line: u64,
     },
+    /// The file names more servers than any cluster has.
+    TooManyNodes {
+        /// Line.
+        line: u64,
+    },
     /// A temporary file cannot be written or read.
     Spool(io::Error),
     /// The plan could not be written down.
@@ -94,6 +101,9 @@ impl fmt::Display for SelectError {
             }
             Self::TooManyDatabases { line } => {
                 write!(f, "line {line}: more than {FILE_DATABASES_MAX} databases in one file")
+            }
+            Self::TooManyNodes { line } => {
+                write!(f, "line {line}: more than {FILE_NODES_MAX} servers in one file")
             }
             Self::Spool(error) => write!(f, "cannot use a temporary file: {error}"),
             Self::Output(error) => write!(f, "cannot write the plan: {error}"),
@@ -149,12 +159,21 @@ pub async fn plan(
 ) -> Result<Planned, SelectError> {
     let node = config.endpoint.address.to_string();
     let is_named = matches!(selection, Selection::Keys(_));
-    let mut names = match selection {
-        Selection::Filter => None,
+    // A bad file is told before any server is asked.
+    let file = match selection {
+        Selection::File(input, db) => Some(Names::of_file(input, db)?),
         Selection::Keys(keys) => Some(Names::of_keys(keys)),
-        Selection::File(input, db) => Some(Names::of_file(config, input, db, &node)?),
+        Selection::Filter => None,
     };
-    let access = probe(config).await?;
+    let servers = Servers::find(config).await.map_err(SelectError::Scan)?;
+    let mut names = file;
+    if let Some(names) = &names
+        && !config.any_node
+    {
+        names.are_of(&servers, &node)?;
+    }
+    let Some(first) = servers.primaries.first() else { return Err(SelectError::Stopped) };
+    let access = probe(first).await?;
     let databases = match &names {
         Some(names) => Databases::Only(names.databases()),
         None => config.databases.clone(),
@@ -165,7 +184,7 @@ pub async fn plan(
         config,
         access,
         is_named,
-        profile: None,
+        profiles: Vec::new(),
         totals: Totals::default(),
         worse: 0,
         worse_example: None,
@@ -179,8 +198,9 @@ pub async fn plan(
     let mut hear = |event: Event<'_>| {
         match &event {
             Event::Started(profile) => {
-                is_replica = profile.role == Role::Replica;
-                planner.profile = Some((*profile).clone());
+                // In a cluster and behind Sentinel, replicas may be looked at; keys are deleted elsewhere.
+                is_replica = profile.role == Role::Replica && !servers.may_change;
+                planner.profiles.push((*profile).clone());
             }
             Event::Finding(finding) => planner.finding(finding),
             Event::Skipped(skipped) => {
@@ -201,7 +221,7 @@ pub async fn plan(
     if acts && is_replica {
         return Err(SelectError::Replica(node));
     }
-    let Planner { profile, totals, failed, expiring, expiring_ms_max, worse, worse_example, .. } = planner;
+    let Planner { profiles, totals, failed, expiring, expiring_ms_max, worse, worse_example, .. } = planner;
     if let Some(error) = failed {
         return Err(SelectError::Output(error));
     }
@@ -212,7 +232,8 @@ pub async fn plan(
         return Err(SelectError::Spool(error));
     }
     whole(&report)?;
-    let profile = profile.or_else(|| report.servers.first().cloned()).ok_or(SelectError::Stopped)?;
+    let profile = profiles.into_iter().next().or_else(|| report.servers.first().cloned());
+    let profile = profile.ok_or(SelectError::Stopped)?;
     let mut warnings = Vec::new();
     if let Some(example) = worse_example {
         let keys = if worse == 1 { "one key has".to_owned() } else { format!("{worse} keys have") };
@@ -230,22 +251,9 @@ pub async fn plan(
     Ok(Planned { profile, access, totals, warnings })
 }
 
-/// Finds out what a server is and what may be sent to it, for a plan that exists already.
-///
-/// # Errors
-/// When there is no connection.
-pub async fn survey(config: &DeleteConfig) -> Result<Place, SelectError> {
+async fn probe(server: &Server) -> Result<WriteAccess, SelectError> {
     let lost = |error: LinkError| SelectError::Lost(error.to_string());
-    let link = Link::open(&config.endpoint, "bigkeys")
-        .await
-        .map_err(|error| SelectError::Scan(ScanError::Connect(error)))?;
-    let profile = probe_server(&link, config.endpoint.address.to_string()).await.map_err(lost)?.profile;
-    Ok(Place { profile, access: probe(config).await? })
-}
-
-async fn probe(config: &DeleteConfig) -> Result<WriteAccess, SelectError> {
-    let lost = |error: LinkError| SelectError::Lost(error.to_string());
-    let link = Link::open(&config.endpoint, "bigkeys")
+    let link = Link::open(&server.endpoint, "bigkeys")
         .await
         .map_err(|error| SelectError::Scan(ScanError::Connect(error)))?;
     probe_writes(&link).await.map_err(lost)
@@ -302,7 +310,8 @@ struct Planner<'a, 'l> {
     config: &'a DeleteConfig,
     access: WriteAccess,
     is_named: bool,
-    profile: Option<ServerProfile>,
+    /// The servers that were looked at, by their numbers.
+    profiles: Vec<ServerProfile>,
     totals: Totals,
     /// Keys that get a worse method than they could have, and what is said of the first.
     worse: u64,
@@ -317,7 +326,7 @@ struct Planner<'a, 'l> {
 
 impl Planner<'_, '_> {
     fn finding(&mut self, finding: &Finding) {
-        let Some(profile) = &self.profile else { return };
+        let Some(profile) = self.profiles.get(finding.server) else { return };
         let facts = &finding.facts;
         let listed = self.pending.as_ref().and_then(|pending| pending.borrow_mut().remove(&facts.key));
         let verdict = &finding.verdict;
@@ -454,6 +463,8 @@ type Pending = std::rc::Rc<RefCell<HashMap<KeyName, Listed>>>;
 /// Named keys, by database, on disk: a file may have a million rows.
 struct Names {
     spools: BTreeMap<u32, Spool>,
+    /// The servers that the file names, each with its first line.
+    nodes: BTreeMap<String, u64>,
     pending: Pending,
     is_cut: bool,
     failed: Option<io::Error>,
@@ -478,26 +489,23 @@ impl Names {
             }
         }
         let spools = by_db.into_iter().map(|(db, keys)| (db, Spool::Keys(keys.into_iter()))).collect();
-        Self { spools, pending: Pending::default(), is_cut: false, failed: None }
+        Self { spools, nodes: BTreeMap::new(), pending: Pending::default(), is_cut: false, failed: None }
     }
 
     /// Reads a file to its end before anything else: one bad row, and nothing is deleted.
-    fn of_file(
-        config: &DeleteConfig,
-        input: Box<dyn BufRead>,
-        db: u32,
-        node: &str,
-    ) -> Result<Self, SelectError> {
+    fn of_file(input: Box<dyn BufRead>, db: u32) -> Result<Self, SelectError> {
         let mut rows = FindingReader::new(input).map_err(SelectError::File)?;
         let mut spools: BTreeMap<u32, Spool> = BTreeMap::new();
+        let mut nodes = BTreeMap::new();
         for row in rows.by_ref() {
             let row = row.map_err(SelectError::File)?;
-            if let Some(listed) = row.node.as_deref().filter(|listed| !config.any_node && *listed != node) {
-                return Err(SelectError::OtherNode {
-                    line: row.line,
-                    listed: listed.to_owned(),
-                    node: node.to_owned(),
-                });
+            if let Some(node) = &row.node
+                && !nodes.contains_key(node)
+            {
+                if nodes.len() == FILE_NODES_MAX {
+                    return Err(SelectError::TooManyNodes { line: row.line });
+                }
+                nodes.insert(node.clone(), row.line);
             }
             let db = row.db.unwrap_or(db);
             if !spools.contains_key(&db) {
@@ -520,7 +528,18 @@ impl Names {
             .map(|(db, spool)| Ok((db, spool.rewind()?)))
             .collect::<io::Result<_>>()
             .map_err(SelectError::Spool)?;
-        Ok(Self { spools, pending: Pending::default(), is_cut, failed: None })
+        Ok(Self { spools, nodes, pending: Pending::default(), is_cut, failed: None })
+    }
+
+    /// Sees to it that no row is another server's.
+    fn are_of(&self, servers: &Servers, node: &str) -> Result<(), SelectError> {
+        let strangers = self.nodes.iter().filter(|(listed, _)| *listed != node && !servers.knows(listed));
+        match strangers.min_by_key(|(_, line)| **line) {
+            Some((listed, &line)) => {
+                Err(SelectError::OtherNode { line, listed: listed.clone(), node: node.to_owned() })
+            }
+            None => Ok(()),
+        }
     }
 
     fn databases(&self) -> Vec<u32> {

@@ -1,5 +1,6 @@
 //! One server while keys are deleted on it: the connection, the pace, the guard, and the reasons to wait.
 
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,18 @@ use tokio::task::JoinHandle;
 use crate::engine::event::Stop;
 use crate::engine::key::{KeyName, ServerProfile};
 use crate::engine::live::{
-    Canary, Command, Link, LinkError, Refusal, RefusalKind, Reply, ServerState, WriteAccess, run_id, select,
+    Canary, Command, Endpoint, Link, LinkError, Refusal, RefusalKind, Reply, ServerState, WriteAccess,
+    run_id, select,
 };
 use crate::engine::pace::Pacer;
 
 use super::audit::{Audit, AuditRecord, RecordKind};
-use super::config::DeleteConfig;
-use super::event::{DeleteEvent, DeleteProgress};
+use super::config::{DeleteConfig, Limits};
+use super::event::{DeleteEvent, DeleteProgress, KeyOutcome};
+use super::execute::Place;
 use super::hold::hold;
+use super::plan::PlannedKey;
+use super::resume::Bits;
 
 /// Time between two progress events.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,10 +72,109 @@ pub(super) struct Pending {
     answer: JoinHandle<(Result<Reply, LinkError>, Instant)>,
 }
 
+/// Commands that were sent together.
+pub(super) struct PendingAll {
+    sent_at: Instant,
+    answers: JoinHandle<(Result<Vec<Reply>, LinkError>, Instant)>,
+}
+
 /// The answer to one, and what it cost the server.
 pub(super) struct Answer {
     pub(super) reply: Reply,
     pub(super) cost: Duration,
+}
+
+/// What all servers of a run share.
+pub(super) struct Shared<'a> {
+    pub(super) audit: RefCell<&'a mut Audit>,
+    listener: RefCell<&'a mut Listener<'a>>,
+    /// The budget of the whole run.
+    pub(super) budget: Pacer,
+    started: Instant,
+    keys_total: u64,
+    /// Keys whose outcome is known.
+    keys: Cell<u64>,
+    /// Keys and bytes that were begun.
+    begun: Cell<(u64, u64)>,
+    /// Why everybody stops.
+    halt: RefCell<Option<Halt>>,
+    /// Servers may change places: what one cannot do any more, another may.
+    pub(super) may_change: bool,
+    /// Keys that are another server's by now.
+    pub(super) elsewhere: Cell<u64>,
+    /// Keys whose outcome is told and that stay for a later run.
+    pub(super) settled: RefCell<Bits>,
+}
+
+impl<'a> Shared<'a> {
+    pub(super) fn new(
+        config: &DeleteConfig,
+        keys_total: u64,
+        audit: &'a mut Audit,
+        listener: &'a mut Listener<'a>,
+        may_change: bool,
+    ) -> Self {
+        Self {
+            audit: RefCell::new(audit),
+            listener: RefCell::new(listener),
+            budget: Pacer::new(config.rate),
+            started: Instant::now(),
+            keys_total,
+            keys: Cell::new(0),
+            begun: Cell::new((0, 0)),
+            halt: RefCell::default(),
+            may_change,
+            elsewhere: Cell::new(0),
+            settled: RefCell::default(),
+        }
+    }
+
+    pub(super) fn emit(&self, event: DeleteEvent<'_>) -> Result<(), Halt> {
+        match (self.listener.borrow_mut())(event) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(stop) => Err(Halt::Stopped(stop)),
+        }
+    }
+
+    /// Counts a key in, if the limits of the run let it.
+    pub(super) fn begin(&self, limits: &Limits, bytes: u64) -> Result<(), Halt> {
+        let (keys_begun, bytes_begun) = self.begun.get();
+        let bytes_begun = bytes_begun.saturating_add(bytes);
+        if limits.keys_max.is_some_and(|max| keys_begun >= max) {
+            return Err(Halt::KeysMax);
+        }
+        if limits.bytes_max.is_some_and(|max| bytes_begun > max) {
+            return Err(Halt::BytesMax);
+        }
+        self.begun.set((keys_begun + 1, bytes_begun));
+        Ok(())
+    }
+
+    /// Counts a key out again that is another server's.
+    pub(super) fn leave_to_another(&self, bytes: u64) {
+        let (keys, all) = self.begun.get();
+        self.begun.set((keys.saturating_sub(1), all.saturating_sub(bytes)));
+        self.elsewhere.set(self.elsewhere.get() + 1);
+    }
+
+    /// Tells all others why one of them ended, where it is a reason for them too.
+    pub(super) fn end(&self, halt: &Halt) {
+        if !halt.is_of_one_server() {
+            self.halt.borrow_mut().get_or_insert_with(|| halt.clone());
+        }
+    }
+
+    /// Returns why everybody stops.
+    pub(super) fn halted(&self) -> Option<Halt> {
+        self.halt.borrow().clone()
+    }
+}
+
+impl Halt {
+    /// Returns whether another server of the deployment could still go on.
+    pub(super) fn is_of_one_server(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Refused(_))
+    }
 }
 
 /// A server while keys are deleted on it.
@@ -79,19 +183,21 @@ pub(super) struct Session<'a> {
     pub(super) run_id: String,
     pub(super) profile: ServerProfile,
     pub(super) access: WriteAccess,
-    pub(super) audit: &'a mut Audit,
-    on_event: &'a mut Listener<'a>,
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) endpoint: Endpoint,
     link: Link,
     canary: Canary,
     pacer: Pacer,
     /// What a round trip takes when nobody is in the way.
     network: Duration,
     db: Option<u32>,
-    started: Instant,
     ticked_at: Instant,
     state_at: Option<Instant>,
     replied_at: Instant,
-    pub(super) progress: DeleteProgress,
+    /// What is being taken apart, and how many elements of how many are gone.
+    pub(super) taking_apart: Option<(KeyName, u64, Option<u64>)>,
+    /// The name under which the server has our script. `None`: it has not.
+    pub(super) script_sha: Option<String>,
     pub(super) commands: u64,
     pub(super) slowest_command: Duration,
     pub(super) held: Duration,
@@ -100,37 +206,34 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    #[expect(clippy::too_many_arguments, reason = "all that a run has in hand when it begins")]
     pub(super) fn new(
         config: &'a DeleteConfig,
         run_id: &str,
-        profile: ServerProfile,
-        access: WriteAccess,
-        keys_total: u64,
-        audit: &'a mut Audit,
+        shared: &'a Shared<'a>,
+        endpoint: Endpoint,
+        place: Place,
         link: Link,
         canary: Canary,
-        on_event: &'a mut Listener<'a>,
     ) -> Self {
         let network = canary.state().before.quantile(0.5);
         let now = Instant::now();
         Self {
             config,
             run_id: run_id.to_owned(),
-            profile,
-            access,
-            audit,
-            on_event,
+            profile: place.profile,
+            access: place.access,
+            shared,
+            endpoint,
             link,
             canary,
-            pacer: Pacer::new(config.rate),
+            pacer: shared.budget.for_server(config.rate_per_node),
             network,
             db: None,
-            started: now,
             ticked_at: now,
             state_at: None,
             replied_at: now,
-            progress: DeleteProgress { keys: 0, keys_total, taking_apart: None, canary: Duration::ZERO },
+            taking_apart: None,
+            script_sha: None,
             commands: 0,
             slowest_command: Duration::ZERO,
             held: Duration::ZERO,
@@ -148,10 +251,13 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn emit(&mut self, event: DeleteEvent<'_>) -> Result<(), Halt> {
-        match (self.on_event)(event) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(stop) => Err(Halt::Stopped(stop)),
-        }
+        self.shared.emit(event)
+    }
+
+    /// Tells the listener what became of a key.
+    pub(super) fn emit_outcome(&mut self, planned: &PlannedKey, outcome: &KeyOutcome) -> Result<(), Halt> {
+        self.shared.keys.set(self.shared.keys.get() + 1);
+        self.emit(DeleteEvent::Outcome(planned, outcome))
     }
 
     /// Passes when the next write may be made; waits while it may not.
@@ -172,15 +278,20 @@ impl<'a> Session<'a> {
             let latency = self.canary.last();
             self.emit(DeleteEvent::SlowedDown(latency))?;
         }
-        if self.config.limits.deadline.is_some_and(|deadline| self.started.elapsed() >= deadline) {
+        if self.config.limits.deadline.is_some_and(|deadline| self.shared.started.elapsed() >= deadline) {
             return Err(Halt::Deadline);
         }
         if now || self.ticked_at.elapsed() >= TICK {
             self.ticked_at = Instant::now();
-            self.progress.canary = self.canary.last();
-            self.emit(DeleteEvent::Progress(self.progress.clone()))?;
+            let progress = DeleteProgress {
+                keys: self.shared.keys.get(),
+                keys_total: self.shared.keys_total,
+                taking_apart: self.taking_apart.clone(),
+                canary: self.canary.last(),
+            };
+            self.emit(DeleteEvent::Progress(progress))?;
         }
-        Ok(())
+        self.shared.halted().map_or(Ok(()), Err)
     }
 
     /// Waits as long as the server should be left in peace.
@@ -229,18 +340,46 @@ impl<'a> Session<'a> {
         Pending { sent_at, answer }
     }
 
+    /// Sends commands together; their answers are waited for with [`Session::answers`].
+    pub(super) fn launch_all(&mut self, commands: Vec<Command>) -> PendingAll {
+        self.commands += commands.len() as u64;
+        let link = self.link.clone();
+        let sent_at = Instant::now();
+        let answers = tokio::spawn(async move {
+            let replies = link.run_all(&commands).await;
+            (replies, Instant::now())
+        });
+        PendingAll { sent_at, answers }
+    }
+
+    /// Waits for the answers, and returns them with the cost of all.
+    pub(super) async fn answers(&mut self, pending: PendingAll) -> Result<(Vec<Reply>, Duration), LinkError> {
+        let (replies, at) = match pending.answers.await {
+            Ok(done) => done,
+            Err(error) => (Err(LinkError::Dropped(error.to_string())), Instant::now()),
+        };
+        let cost = self.cost(pending.sent_at, at);
+        Ok((replies?, cost))
+    }
+
+    /// Works out what the server took for what was sent then and answered now.
+    fn cost(&mut self, sent_at: Instant, at: Instant) -> Duration {
+        // The server began with it when it came, or when it was done with the one before.
+        let queued = self.replied_at > sent_at;
+        let from = sent_at.max(self.replied_at);
+        let round_trip = at.saturating_duration_since(from);
+        let cost = if queued { round_trip } else { round_trip.saturating_sub(self.network) };
+        self.replied_at = self.replied_at.max(at);
+        cost
+    }
+
     /// Waits for an answer. Never cut short: what was sent is done, and has to be written down.
     pub(super) async fn answer(&mut self, pending: Pending) -> Result<Answer, LinkError> {
         let (reply, at) = match pending.answer.await {
             Ok(done) => done,
             Err(error) => (Err(LinkError::Dropped(error.to_string())), Instant::now()),
         };
-        // The server began with it when it came, or when it was done with the one before.
-        let queued = self.replied_at > pending.sent_at;
-        let from = pending.sent_at.max(self.replied_at);
-        let round_trip = at.saturating_duration_since(from);
-        let cost = if queued { round_trip } else { round_trip.saturating_sub(self.network) };
-        self.replied_at = self.replied_at.max(at);
+        let cost = self.cost(pending.sent_at, at);
         self.slowest_command = self.slowest_command.max(cost);
         Ok(Answer { reply: reply?, cost })
     }
@@ -292,7 +431,8 @@ impl<'a> Session<'a> {
     pub(super) async fn reconnect(&mut self, error: &LinkError) -> Result<SameServer, Halt> {
         self.reconnects += 1;
         self.db = None;
-        let endpoint = &self.config.endpoint;
+        let endpoint = &self.endpoint.clone();
+        self.script_sha = None;
         let since = Instant::now();
         let (mut wait, mut why) = (RETRY_WAIT, error.to_string());
         loop {
@@ -331,7 +471,7 @@ impl<'a> Session<'a> {
 
     /// Waits a little while the server says that it is not ready.
     pub(super) async fn not_now(&mut self, since: Instant, why: &str) -> Result<(), Halt> {
-        if since.elapsed() > self.config.endpoint.timeouts.command {
+        if since.elapsed() > self.endpoint.timeouts.command {
             return Err(Halt::Refused(why.to_owned()));
         }
         tokio::time::sleep(TICK).await;
@@ -340,23 +480,23 @@ impl<'a> Session<'a> {
 
     /// Writes a line of the audit.
     pub(super) fn write(&mut self, record: &AuditRecord) -> Result<(), Halt> {
-        self.audit.write(record).map_err(|error| Halt::Audit(error.to_string()))
+        self.shared.audit.borrow_mut().write(record).map_err(|error| Halt::Audit(error.to_string()))
     }
 
     /// Hands what was written to the audit to the system: it outlives this process.
     pub(super) fn flush(&mut self) -> Result<(), Halt> {
-        self.audit.flush().map_err(|error| Halt::Audit(error.to_string()))
+        self.shared.audit.borrow_mut().flush().map_err(|error| Halt::Audit(error.to_string()))
     }
 
     /// Writes a line of the audit, and everything before it, to the disk.
     pub(super) fn write_through(&mut self, record: &AuditRecord) -> Result<(), Halt> {
         self.write(record)?;
-        self.audit.sync().map_err(|error| Halt::Audit(error.to_string()))
+        self.shared.audit.borrow_mut().sync().map_err(|error| Halt::Audit(error.to_string()))
     }
 
     /// Says what is being taken apart, and how far it is.
     pub(super) fn taking_apart(&mut self, key: &KeyName, gone: u64, total: Option<u64>) {
-        match &mut self.progress.taking_apart {
+        match &mut self.taking_apart {
             // A name may have megabytes; it is the same for each chunk of a key.
             Some((_, so_far, _)) => *so_far = gone,
             none => *none = Some((key.clone(), gone, total)),
@@ -369,6 +509,8 @@ impl<'a> Session<'a> {
 pub(super) enum Meaning {
     /// This key is closed to us.
     Denied,
+    /// Another server of the cluster has it.
+    Elsewhere,
     /// Ask again later.
     NotNow,
     /// No write will succeed.
@@ -380,7 +522,9 @@ pub(super) enum Meaning {
 /// Reads the meaning out of the server's words; in a script, they are in the middle of a sentence.
 pub(super) fn meaning(message: &str) -> Meaning {
     let has = |word: &str| message.contains(word);
-    if has("READONLY") || has("MISCONF") || has("NOREPLICAS") || has("NOAUTH") {
+    if message.starts_with("MOVED ") || message.starts_with("ASK ") {
+        Meaning::Elsewhere
+    } else if has("READONLY") || has("MISCONF") || has("NOREPLICAS") || has("NOAUTH") {
         Meaning::NoWrites
     } else if has("NOPERM")
         || has("ACL failure")

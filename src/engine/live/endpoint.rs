@@ -18,6 +18,18 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+impl Address {
+    /// Reads what [`Address`] displays. `None`: it is no address.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.starts_with('/') {
+            return Some(Self::Unix(PathBuf::from(text)));
+        }
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

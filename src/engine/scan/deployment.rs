@@ -2,8 +2,8 @@
 
 use crate::engine::key::Role;
 use crate::engine::live::{
-    Address, ClusterMap, ConnectErrorKind, Endpoint, Link, SentinelView, ServerState, ask_sentinel,
-    replicas_of,
+    Address, AddressRule, ClusterMap, ConnectErrorKind, Endpoint, Link, SentinelView, ServerState,
+    ask_sentinel, replicas_of,
 };
 use crate::engine::pace::Pacer;
 use crate::engine::report::Coverage;
@@ -151,7 +151,7 @@ async fn group(
     let mut begun_again = None;
     let mut failovers = 0;
     loop {
-        let view = view(config, target, name, others).await?;
+        let view = ask_sentinels(&target.endpoint, name, others, &config.address_rules).await?;
         let address = choice(config.preference, &view, &out_of_reach);
         let plan = plan(config, target, target.endpoint.at(address.clone()));
         let named_now: Option<&mut dyn KeySource> = match &mut named {
@@ -193,22 +193,22 @@ fn choice(preference: Preference, view: &SentinelView, lost: &[Address]) -> Addr
 ///
 /// # Errors
 /// When none of them knows the group, with what each of them said.
-pub(crate) async fn view(
-    config: &ScanConfig,
-    target: &Target,
+pub(crate) async fn ask_sentinels(
+    endpoint: &Endpoint,
     name: &str,
     others: &[Address],
+    rules: &[AddressRule],
 ) -> Result<SentinelView, ScanError> {
     let mut said = Vec::new();
-    for address in [&target.endpoint.address].into_iter().chain(others) {
-        let link = match open_sentinel(&target.endpoint.at(address.clone())).await {
+    for address in [&endpoint.address].into_iter().chain(others) {
+        let link = match open_sentinel(&endpoint.at(address.clone())).await {
             Ok(link) => link,
             Err(error) => {
                 said.push(error.to_string());
                 continue;
             }
         };
-        match ask_sentinel(&link, name, &config.address_rules).await {
+        match ask_sentinel(&link, name, rules).await {
             Ok(Ok(Some(view))) => return Ok(view),
             Ok(Ok(None)) => said.push(format!("{address} knows no group of this name")),
             Ok(Err(refusal)) => said.push(format!("{address}: {refusal}")),

@@ -23,7 +23,8 @@ mod window;
 
 pub use acl::{acl_remarks, acl_rule};
 pub use config::{Count, Databases, Filter, Preference, ScanConfig, Target, TargetKind, TtlFilter};
+pub(crate) use deployment::ask_sentinels;
 pub use error::ScanError;
 pub use glob::glob_matches;
-pub(crate) use report::canary_summary;
+pub(crate) use report::CanarySums;
 pub use run::{KeySource, look, run};

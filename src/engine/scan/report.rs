@@ -225,33 +225,30 @@ fn joined(mut sum: Keysizes, more: Keysizes) -> Keysizes {
 }
 
 /// The canaries of all servers together.
-struct CanarySums {
+#[derive(Debug, Clone)]
+pub(crate) struct CanarySums {
     before: Histogram,
     during: Histogram,
     threshold: Duration,
 }
 
 impl CanarySums {
-    fn new(threshold: Duration) -> Self {
+    pub(crate) fn new(threshold: Duration) -> Self {
         Self { before: Histogram::new(threshold), during: Histogram::new(threshold), threshold }
     }
 
-    fn add(&mut self, canary: &CanaryState) {
+    pub(crate) fn add(&mut self, canary: &CanaryState) {
         self.before.merge(&canary.before);
         self.during.merge(&canary.during);
     }
 
-    fn summary(&self) -> CanarySummary {
+    pub(crate) fn summary(&self) -> CanarySummary {
         CanarySummary {
             before: latency(&self.before),
             during: latency(&self.during),
             threshold: self.threshold,
         }
     }
-}
-
-pub(crate) fn canary_summary(canary: &CanaryState, threshold: Duration) -> CanarySummary {
-    CanarySummary { before: latency(&canary.before), during: latency(&canary.during), threshold }
 }
 
 fn latency(histogram: &Histogram) -> LatencySummary {
