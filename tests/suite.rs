@@ -4,6 +4,7 @@
 //! them). `support` is the laboratory; the other folders follow the rooms.
 
 mod cli;
+mod cluster;
 mod delete;
 mod engine;
 #[cfg(feature = "server")]

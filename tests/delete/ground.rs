@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -17,17 +17,7 @@ impl Lab {
 
     /// Like [`Lab::delete`], on another port: that of a proxy.
     pub(crate) fn deletion_at<const N: usize>(&self, port: u16, args: [&str; N]) -> Deletion {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("audit-{}.ndjson", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let command = self
-            .bigkeys_bare([
-                "delete", "--safe", "--yes", "--rate", "max", "--format", "ndjson", "--audit", &name,
-                "--port",
-            ])
-            .arg(port.to_string())
-            .args(CALM)
-            .args(args);
-        Deletion { command, audit: self.path(&name) }
+        Deletion::new(self.dir(), port, args)
     }
 }
 
@@ -38,6 +28,15 @@ pub(crate) struct Deletion {
 }
 
 impl Deletion {
+    /// Prepares a deletion that acts at this port, and runs in `dir`.
+    pub(crate) fn new<const N: usize>(dir: &Path, port: u16, args: [&str; N]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("audit-{}.ndjson", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let act = ["delete", "--safe", "--yes", "--rate", "max", "--format", "ndjson", "--audit", &name, "--port"];
+        let command = Bigkeys::new(dir, act).arg(port.to_string()).args(CALM).args(args);
+        Self { command, audit: dir.join(&name) }
+    }
+
     pub(crate) fn args<const N: usize>(mut self, args: [&str; N]) -> Self {
         self.command = self.command.args(args);
         self

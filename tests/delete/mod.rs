@@ -1,7 +1,7 @@
 //! `bigkeys delete` on real servers: what it takes, what it leaves, and what it says of both.
 
 mod access;
-mod ground;
+pub(crate) mod ground;
 mod limits;
 mod methods;
 mod preview;

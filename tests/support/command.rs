@@ -9,6 +9,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::server::signal;
+
 /// Bytes of each output that are shown when a test fails.
 const SHOWN_MAX: usize = 6000;
 
@@ -186,12 +188,7 @@ impl Running {
     /// Sends a signal by its name.
     #[track_caller]
     pub(crate) fn signal(&self, name: &str) {
-        // The shell's own `kill` is everywhere; a signal of ours would need `unsafe`.
-        let status = Command::new("sh")
-            .args(["-c", "kill -\"$0\" \"$1\"", name, &self.child.id().to_string()])
-            .status()
-            .expect("there is a shell");
-        assert!(status.success(), "the command was gone before it got SIG{name}");
+        assert!(signal(&self.child, name), "the command was gone before it got SIG{name}");
     }
 
     /// Returns whether it has not ended yet.

@@ -8,9 +8,6 @@ use tempfile::TempDir;
 use super::server::{Server, ServerKind, ServerOptions};
 use super::{Bigkeys, Client};
 
-/// Lines of the server's log that are shown when a test fails.
-const LOG_LINES_SHOWN: usize = 40;
-
 /// Everything that a test needs. Dropping it ends the server and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Lab {
@@ -32,7 +29,7 @@ impl Lab {
     ) -> Self {
         let dir = TempDir::with_prefix("bigkeys-lab-").expect("there is room for a temporary folder");
         let options = configure(dir.path(), ServerOptions::default());
-        Self { server: Server::start(kind, dir.path(), options), dir }
+        Self { server: Server::start(kind, dir.path(), &options), dir }
     }
 
     /// Opens a connection of the test's own.
@@ -63,6 +60,11 @@ impl Lab {
         self.server.address()
     }
 
+    /// Returns the lab's folder.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Returns the path of a file in the lab's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -72,10 +74,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = self.server.log();
-            let lines: Vec<_> = log.lines().collect();
-            let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
-            eprintln!("---- the server's log (last lines)\n{}", shown.join("\n"));
+            self.server.show_log();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A scan's JSON document, for tests that look into it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use bigkeys::engine::key::KeyName;
 use serde_json::Value;
@@ -18,12 +19,19 @@ impl Lab {
 
     /// Like [`Lab::scan`], on another port: that of a proxy.
     pub(crate) fn scan_at<const N: usize>(&self, port: u16, args: [&str; N]) -> Bigkeys {
-        let command = self.bigkeys_bare(["scan", "--format", "json", "--rate", "max", "--port"]);
-        command.arg(port.to_string()).args(CALM).args(args)
+        Bigkeys::scan(self.dir(), port, args)
     }
 }
 
 impl Bigkeys {
+    /// Prepares a scan of the server at this port, which runs in `dir`: as fast as it goes, as JSON.
+    pub(crate) fn scan<const N: usize>(dir: &Path, port: u16, args: [&str; N]) -> Self {
+        Self::new(dir, ["scan", "--format", "json", "--rate", "max", "--port"])
+            .arg(port.to_string())
+            .args(CALM)
+            .args(args)
+    }
+
     /// Runs the scan, which must be whole, and reads its document.
     #[track_caller]
     pub(crate) fn document(self) -> Scan {

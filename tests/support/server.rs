@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How long a server may take to come up before that is a failure. It is waited for, never slept for.
 const START_MAX: Duration = Duration::from_secs(30);
 
+/// Lines of a server's log that are shown when a test fails.
+const LOG_LINES_SHOWN: usize = 40;
+
 /// The servers of the test bench. `tests/run` installs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServerKind {
@@ -54,7 +57,7 @@ impl ServerKind {
     }
 
     /// Returns the command that starts it with this configuration file.
-    fn command(self, conf: &Path) -> Command {
+    fn command(self, conf: &Path, role: Role) -> Command {
         let (program, arguments): (_, &[&str]) = match self {
             Self::Bundled => (env!("CARGO_BIN_EXE_bigkeys").into(), &["serve", "--config"]),
             _ if self.is_valkey() => (self.tool("valkey-server"), &[]),
@@ -62,6 +65,9 @@ impl ServerKind {
         };
         let mut command = Command::new(program);
         command.args(arguments).arg(conf);
+        if role == Role::Sentinel {
+            command.arg("--sentinel");
+        }
         command
     }
 
@@ -70,7 +76,7 @@ impl ServerKind {
     /// # Panics
     /// Where `CI=true` and it is missing: there a skip would hide a failure.
     pub(crate) fn is_installed_or_skipped(self) -> bool {
-        if Path::new(self.command(Path::new("")).get_program()).is_file() {
+        if Path::new(self.command(Path::new(""), Role::Alone).get_program()).is_file() {
             return true;
         }
         let version = self.version();
@@ -83,11 +89,21 @@ impl ServerKind {
     }
 }
 
+/// What a server is a part of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Role {
+    #[default]
+    Alone,
+    ClusterNode,
+    Sentinel,
+}
+
 /// What a server is started with besides the defaults of the bench.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerOptions {
     config: Vec<String>,
     tls: bool,
+    role: Role,
 }
 
 impl ServerOptions {
@@ -102,28 +118,60 @@ impl ServerOptions {
         self.tls = true;
         self
     }
+
+    /// Makes it a node of a cluster, with a port for the bus.
+    pub(crate) fn cluster_node(mut self) -> Self {
+        self.role = Role::ClusterNode;
+        self
+    }
+
+    /// Makes it a Sentinel.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.role = Role::Sentinel;
+        self
+    }
+}
+
+/// The ports of a server, which it keeps when it is started again.
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    plain: u16,
+    tls: Option<u16>,
+    bus: Option<u16>,
+}
+
+impl Ports {
+    fn free(options: &ServerOptions) -> Self {
+        Self {
+            plain: free_port(),
+            tls: options.tls.then(free_port),
+            bus: (options.role == Role::ClusterNode).then(free_port),
+        }
+    }
 }
 
 /// A running server. Dropping it kills the process, also when a test panics.
 #[derive(Debug)]
 pub(crate) struct Server {
     kind: ServerKind,
-    options: ServerOptions,
+    role: Role,
     dir: PathBuf,
     child: Child,
-    port: u16,
-    tls_port: Option<u16>,
+    ports: Ports,
+    is_up: bool,
 }
 
 impl Server {
     /// Starts a server with its files in `dir`, and returns once it answers.
-    pub(crate) fn start(kind: ServerKind, dir: &Path, options: ServerOptions) -> Self {
+    pub(crate) fn start(kind: ServerKind, dir: &Path, options: &ServerOptions) -> Self {
         // Between finding a free port and the server binding it, somebody else may take it.
         for attempt in 1.. {
-            let port = free_port();
-            let tls_port = options.tls.then(free_port);
-            match spawn(kind, dir, &options, port, tls_port) {
-                Ok(child) => return Self { kind, options, dir: dir.to_owned(), child, port, tls_port },
+            let ports = Ports::free(options);
+            configure(kind, dir, options, ports);
+            match spawn(kind, options.role, dir, ports) {
+                Ok(child) => {
+                    return Self { kind, role: options.role, dir: dir.to_owned(), child, ports, is_up: true };
+                }
                 Err(log) if attempt < 5 && log.to_lowercase().contains("address already in use") => {}
                 Err(log) => panic!("{kind:?} does not start: {log}"),
             }
@@ -131,17 +179,19 @@ impl Server {
         unreachable!("the loop returns or panics")
     }
 
-    /// Kills the process, as a crash would, and starts it again on the same port with the same files.
+    /// Kills the process, as a crash would, and starts it again on the same ports with the same files, its
+    /// configuration as it was last written (by `CONFIG REWRITE`, or by a Sentinel) among them.
     pub(crate) fn restart(&mut self) {
         self.kill();
         let deadline = Instant::now() + START_MAX;
         self.child = loop {
-            match spawn(self.kind, &self.dir, &self.options, self.port, self.tls_port) {
+            match spawn(self.kind, self.role, &self.dir, self.ports) {
                 Ok(child) => break child,
                 // The old connections may hold the port for a moment.
                 Err(log) => assert!(Instant::now() < deadline, "{:?} does not restart: {log}", self.kind),
             }
         };
+        self.is_up = true;
     }
 
     /// Kills the process and waits until it is gone.
@@ -149,14 +199,32 @@ impl Server {
         // It may be gone already; that is as well.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.is_up = false;
+    }
+
+    /// Stops the process where it is: its sockets stay open and nobody answers.
+    pub(crate) fn pause(&mut self) {
+        assert!(signal(&self.child, "STOP"), "{:?} was gone before it was paused", self.kind);
+        self.is_up = false;
+    }
+
+    /// Lets a paused process go on.
+    pub(crate) fn resume(&mut self) {
+        assert!(signal(&self.child, "CONT"), "{:?} was gone before it was resumed", self.kind);
+        self.is_up = true;
+    }
+
+    /// Returns whether it is neither killed nor paused.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.ports.plain
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.plain))
     }
 
     /// Returns the TLS port.
@@ -164,7 +232,15 @@ impl Server {
     /// # Panics
     /// If the server was started without.
     pub(crate) fn tls_port(&self) -> u16 {
-        self.tls_port.expect("the server was started with a TLS port")
+        self.ports.tls.expect("the server was started with a TLS port")
+    }
+
+    /// Returns the port of the cluster bus.
+    ///
+    /// # Panics
+    /// If the server is no node of a cluster.
+    pub(crate) fn bus_port(&self) -> u16 {
+        self.ports.bus.expect("the server is a node of a cluster")
     }
 
     pub(crate) fn unix_socket(&self) -> PathBuf {
@@ -174,6 +250,14 @@ impl Server {
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("server.log")).unwrap_or_default()
     }
+
+    /// Writes the last lines of the log to stderr, where a failed test shows them.
+    pub(crate) fn show_log(&self) {
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+        eprintln!("---- the log of port {} (last lines)\n{}", self.port(), shown.join("\n"));
+    }
 }
 
 impl Drop for Server {
@@ -182,38 +266,42 @@ impl Drop for Server {
     }
 }
 
-/// Starts the process and waits until it answers.
-///
-/// # Errors
-/// With its log, when it ends before it answers.
-fn spawn(
-    kind: ServerKind,
-    dir: &Path,
-    options: &ServerOptions,
-    port: u16,
-    tls_port: Option<u16>,
-) -> Result<Child, String> {
-    let conf = dir.join("server.conf");
-    let log = dir.join("server.log");
+/// Writes the configuration file.
+fn configure(kind: ServerKind, dir: &Path, options: &ServerOptions, ports: Ports) {
     let mut text = format!(
-        "port {port}\nbind 127.0.0.1\nunixsocket {dir}/redis.sock\ndir {dir}\nsave \"\"\nappendonly no\n",
+        "port {}\nbind 127.0.0.1\nunixsocket {dir}/redis.sock\ndir {dir}\nsave \"\"\nappendonly no\n",
+        ports.plain,
         dir = dir.display()
     );
     if kind != ServerKind::Redis62 {
         text.push_str("enable-debug-command yes\n");
     }
-    if let Some(tls_port) = tls_port {
-        let _ = writeln!(text, "tls-port {tls_port}");
+    if let Some(tls) = ports.tls {
+        let _ = writeln!(text, "tls-port {tls}");
+    }
+    if let Some(bus) = ports.bus {
+        let _ = writeln!(text, "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-port {bus}");
     }
     for line in &options.config {
         text.push_str(line);
         text.push('\n');
     }
-    fs::write(&conf, text).expect("the lab's folder is writable");
+    fs::write(conf(dir), text).expect("the lab's folder is writable");
+}
 
+fn conf(dir: &Path) -> PathBuf {
+    dir.join("server.conf")
+}
+
+/// Starts the process and waits until it answers.
+///
+/// # Errors
+/// With its log, when it ends before it answers.
+fn spawn(kind: ServerKind, role: Role, dir: &Path, ports: Ports) -> Result<Child, String> {
+    let log = dir.join("server.log");
     let output = File::options().create(true).append(true).open(&log).expect("the log can be opened");
     let mut child = kind
-        .command(&conf)
+        .command(&conf(dir), role)
         .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(output.try_clone().expect("a file handle can be cloned"))
@@ -221,7 +309,7 @@ fn spawn(
         .spawn()
         .unwrap_or_else(|error| panic!("{kind:?} cannot be started: {error}"));
 
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.plain));
     let deadline = Instant::now() + START_MAX;
     while !answers(address) {
         let ended = child.try_wait().expect("a child can be waited for");
@@ -246,6 +334,16 @@ fn answers(address: SocketAddr) -> bool {
         .and_then(|()| stream.write_all(b"PING\r\n"))
         .and_then(|()| stream.read(&mut reply))
         .is_ok_and(|length| [&b"+PONG"[..], b"-NOAUTH"].iter().any(|word| reply[..length].starts_with(word)))
+}
+
+/// Sends a signal by its name. Returns whether the process was still there.
+pub(crate) fn signal(child: &Child, name: &str) -> bool {
+    // The shell's own `kill` is everywhere; a signal of ours would need `unsafe`.
+    Command::new("sh")
+        .args(["-c", "kill -\"$0\" \"$1\"", name, &child.id().to_string()])
+        .status()
+        .expect("there is a shell")
+        .success()
 }
 
 /// Returns a port that nobody listens on.

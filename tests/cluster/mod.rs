@@ -1,0 +1,3 @@
+//! Several servers that belong together: clusters, Sentinel groups, primaries with replicas.
+
+mod laboratory;
