@@ -30,7 +30,9 @@ pub(super) fn hint(error: &ScanError) -> &'static str {
 
 fn connect_hint(kind: &ConnectErrorKind) -> &'static str {
     match kind {
-        ConnectErrorKind::Resolve(_) => "check the host name",
+        ConnectErrorKind::Resolve(_) => {
+            "check the host name; a name that a cluster tells can be mapped with --map-address"
+        }
         ConnectErrorKind::Refused => "check that the server runs, and the host and port (-p)",
         ConnectErrorKind::NoSocket => "check the path of the socket",
         ConnectErrorKind::Io(_) => "check the address and the network between here and there",

@@ -1,3 +1,5 @@
 //! Several servers that belong together: clusters, Sentinel groups, primaries with replicas.
 
+mod groups;
 mod laboratory;
+mod scan;

@@ -301,6 +301,14 @@ impl Cluster {
         }
     }
 
+    /// Waits until the replicas have all that their masters have by now.
+    #[track_caller]
+    pub(crate) fn catch_up(&self) {
+        for master in self.masters() {
+            self.nodes.catch_up(master, &self.replicas_of(master));
+        }
+    }
+
     // ---- what can happen to it
 
     /// Moves a slot with all its keys to a master, as `redis-cli --cluster reshard` does. The steps can be had
@@ -469,7 +477,8 @@ impl Cluster {
     #[track_caller]
     fn view(&self) -> View {
         let mut views = self.nodes.up().into_iter().map(|node| (node, view(&self.redis(node))));
-        let of_a_master = views.find(|(node, view)| view.get(&self.ids[*node]).is_some_and(|own| own.flag("master")));
+        let of_a_master =
+            views.find(|(node, view)| view.get(&self.ids[*node]).is_some_and(|own| own.flag("master")));
         of_a_master.expect("a master is up").1
     }
 }

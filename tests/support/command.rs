@@ -244,7 +244,7 @@ impl Running {
 }
 
 /// A command that has ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     args: Vec<OsString>,
     status: ExitStatus,

@@ -76,8 +76,7 @@ impl SentinelGroup {
 
     #[track_caller]
     pub(crate) fn with(kind: ServerKind, options: SentinelOptions) -> Self {
-        let replicated =
-            Replicated::with(kind, REPLICAS, options.password, |_| options.servers.clone());
+        let replicated = Replicated::with(kind, REPLICAS, options.password, |_| options.servers.clone());
         let mut sentinels = Servers::none(options.sentinel_password);
         for n in 0..SENTINELS {
             let name = Self::NAME;
