@@ -301,6 +301,14 @@ impl Cluster {
         }
     }
 
+    /// Waits until the replicas have all that their masters have by now.
+    #[track_caller]
+    pub(crate) fn catch_up(&self) {
+        for master in self.masters() {
+            self.nodes.catch_up(master, &self.replicas_of(master));
+        }
+    }
+
     // ---- what can happen to it
 
     /// Moves a slot with all its keys to a master, as `redis-cli --cluster reshard` does. The steps can be had

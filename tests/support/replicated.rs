@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::server::{ServerKind, ServerOptions};
-use super::{Bigkeys, Client, Servers, wait_for};
+use super::{Bigkeys, Client, Servers};
 
 /// A primary, server 0, with its replicas.
 #[derive(Debug)]
@@ -62,15 +62,8 @@ impl Replicated {
     /// Waits until each replica that is up has all that the primary has by now.
     #[track_caller]
     pub(crate) fn catch_up(&self) {
-        let offset = |client: &Client, field: &str| client.info(field).parse::<u64>().expect("an offset is a number");
-        let written = offset(&self.primary(), "master_repl_offset");
-        for n in self.servers.up().into_iter().filter(|&n| n > 0) {
-            let replica = self.servers.redis(n);
-            wait_for("a replica to catch up", || match replica.info("master_link_status").as_str() {
-                "up" if offset(&replica, "slave_repl_offset") >= written => Ok(()),
-                link => Err(format!("the link of server {n} is {link}")),
-            });
-        }
+        let replicas: Vec<_> = self.servers.up().into_iter().filter(|&n| n > 0).collect();
+        self.servers.catch_up(0, &replicas);
     }
 
     /// Prepares a `bigkeys` command that is not told of any server.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Client;
 use super::server::{Server, ServerKind, ServerOptions};
+use super::{Client, wait_for};
 
 /// Some servers, known by their number. Dropping them ends the processes and shows the logs of a failed test.
 ///
@@ -73,6 +73,20 @@ impl Servers {
             client.call(&["AUTH", password]).is("OK");
         }
         client
+    }
+
+    /// Waits until replicas have all that their primary has by now.
+    #[track_caller]
+    pub(crate) fn catch_up(&self, primary: usize, replicas: &[usize]) {
+        let offset = |client: &Client, field: &str| client.info(field).parse::<u64>().expect("an offset is a number");
+        let written = offset(&self.redis(primary), "master_repl_offset");
+        for &n in replicas {
+            let replica = self.redis(n);
+            wait_for("a replica to catch up", || match replica.info("master_link_status").as_str() {
+                "up" if offset(&replica, "slave_repl_offset") >= written => Ok(()),
+                link => Err(format!("the link of server {n} is {link}")),
+            });
+        }
     }
 
     /// Kills one, as a crash would.
