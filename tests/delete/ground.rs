@@ -32,7 +32,8 @@ impl Deletion {
     pub(crate) fn new<const N: usize>(dir: &Path, port: u16, args: [&str; N]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("audit-{}.ndjson", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let act = ["delete", "--safe", "--yes", "--rate", "max", "--format", "ndjson", "--audit", &name, "--port"];
+        let act =
+            ["delete", "--safe", "--yes", "--rate", "max", "--format", "ndjson", "--audit", &name, "--port"];
         let command = Bigkeys::new(dir, act).arg(port.to_string()).args(CALM).args(args);
         Self { command, audit: dir.join(&name) }
     }
