@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use crate::delete::ground::{in_db_0, only_gone};
 use crate::support::{
     Client, Cluster, ClusterOptions, Exit, Replicated, SentinelGroup, SentinelOptions, ServerKind,
     on_each_cluster_server, on_servers, slot_of, tag_in,
@@ -70,6 +71,9 @@ on_each_cluster_server! {
         let scan = cluster.scan(["--primary-only"]).document();
         assert_eq!(*scan.summary("/keys_seen"), names.len() + 2);
         drop(cluster.bigkeys(["scan"]).exits(Exit::Done));
+        let (before, gone) = (cluster.keyspace(), in_db_0(&names[..250]));
+        let done = cluster.delete(["--match", &format!("{{{tag}}}:*")]).exits(Exit::Done);
+        only_gone(&before, &cluster.keyspace(), &gone, &done.scene());
     }
 
     fn a_cluster_survives_failovers_and_crashes(kind) {
@@ -198,5 +202,12 @@ on_servers! {
         target.run("DBSIZE").is(150);
         target.run("SELECT 9").is("OK");
         target.run("DBSIZE").is(70);
+
+        let before = cluster.keyspace();
+        assert_eq!(before.len(), 220);
+        cluster.migrate_slots(3, 3, 2);
+        cluster.migrate_slots(4, 10, 2);
+        assert_eq!(cluster.slots_of(2)[0], (3, 10));
+        assert_eq!(cluster.keyspace(), before);
     }
 }

@@ -370,6 +370,18 @@ impl Cluster {
         self.settle();
     }
 
+    /// Moves slots with all their keys to a master in one go, as Valkey can since 9.0: nobody ever answers ASK.
+    #[track_caller]
+    pub(crate) fn migrate_slots(&self, first: u16, last: u16, to: usize) {
+        let source = self.redis(self.owner_of(first));
+        source.run(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}", self.ids[to])).is("OK");
+        wait_for("slots to be migrated", || match self.owner_of(last) {
+            owner if owner == to => Ok(()),
+            _ => Err(format!("{:?}", source.run("CLUSTER GETSLOTMIGRATIONS"))),
+        });
+        self.settle();
+    }
+
     /// Makes a replica the master of its shard, without a loss.
     #[track_caller]
     pub(crate) fn failover(&self, replica: usize) {
