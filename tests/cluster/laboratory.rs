@@ -1,8 +1,14 @@
 //! That the clusters and groups of the laboratory are what the other tests take them for.
 
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use crate::delete::ground::{in_db_0, only_gone};
 use crate::support::{
-    Client, Cluster, ClusterOptions, Replicated, SentinelGroup, SentinelOptions, on_each_cluster_server,
-    on_servers, slot_of, tag_in,
+    Client, Cluster, ClusterOptions, Exit, Replicated, SentinelGroup, SentinelOptions, ServerKind,
+    on_each_cluster_server, on_servers, slot_of, tag_in,
 };
 
 /// Returns the answer to a command with one key; an error as its text.
@@ -62,6 +68,12 @@ on_each_cluster_server! {
         assert_eq!(cluster.slots_of(2), [(700, 700), (10923, 16383)]);
         assert_eq!(keys_of(&cluster), names.len() + 2);
         cluster.run(&format!("GET {}", names[moved_at])).is("v");
+        let scan = cluster.scan(["--primary-only"]).document();
+        assert_eq!(*scan.summary("/keys_seen"), names.len() + 2);
+        drop(cluster.bigkeys(["scan"]).exits(Exit::Done));
+        let (before, gone) = (cluster.keyspace(), in_db_0(&names[..250]));
+        let done = cluster.delete(["--match", &format!("{{{tag}}}:*")]).exits(Exit::Done);
+        only_gone(&before, &cluster.keyspace(), &gone, &done.scene());
     }
 
     fn a_cluster_survives_failovers_and_crashes(kind) {
@@ -113,23 +125,65 @@ on_each_cluster_server! {
         group.servers().restart(second);
         assert_eq!(group.settle(), third);
         group.redis(second).run("GET k").is("w");
+        drop(group.bigkeys(["scan"]).exits(Exit::Done));
     }
 
     fn a_sentinel_group_has_passwords_of_its_own(kind) {
-        let options = SentinelOptions::default().password("of-servers").sentinel_password("of-sentinels");
+        let options = SentinelOptions::default()
+            .password("of-servers")
+            .config("user reader on >r ~* +@read")
+            .sentinel_password("of-sentinels")
+            .sentinel_config("user asker on >a +sentinel|get-master-addr-by-name");
         let group = SentinelGroup::with(kind, options);
         let bare = Client::connect(group.sentinels.address(0));
         assert!(ask(&bare, &["SENTINEL", "MASTERS"]).starts_with("NOAUTH"));
         assert!(ask(&Client::connect(group.servers().address(0)), &["GET", "k"]).starts_with("NOAUTH"));
         let primary = group.failover();
         group.redis(primary).run("SET k v").is("OK");
+        let reader = Client::connect(group.servers().address(primary));
+        reader.run("AUTH reader r").is("OK");
+        reader.run("GET k").is("v");
+        assert!(ask(&reader, &["DEL", "k"]).starts_with("NOPERM"));
+        let asker = Client::connect(group.sentinels.address(2));
+        asker.run("AUTH asker a").is("OK");
+        let address = asker.run(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {}", SentinelGroup::NAME));
+        address.items()[1].is(group.servers().port(primary));
     }
 
     fn a_replica_has_what_its_primary_has(kind) {
-        let replicated = Replicated::with(kind, 1, Some("a-secret"), |options| options);
+        let replicated = Replicated::start(kind);
         replicated.primary().fill_hash("h", 1000);
         replicated.catch_up();
         replicated.replica().run("HLEN h").is(1000);
+        let of_primary = replicated.scan([]).document();
+        assert_eq!(of_primary.summary("/servers/0/role"), "primary");
+        let scan = replicated.bigkeys_bare(["scan", "--format", "json", "--port"]);
+        let of_replica = scan.arg(replicated.servers.port(1).to_string()).document();
+        assert_eq!(of_replica.summary("/servers/0/role"), "replica");
+        assert_eq!(of_replica.finding("h")["elements"], 1000);
+    }
+}
+
+#[test]
+fn a_test_that_panics_leaves_no_server() {
+    let kind = ServerKind::Redis70;
+    if !kind.is_installed_or_skipped() {
+        return;
+    }
+    let addresses = Mutex::new(Vec::new());
+    let test = AssertUnwindSafe(|| {
+        let replicated = Replicated::with(kind, 2, Some("a-secret"), |options| options);
+        replicated.servers.pause(1);
+        let all = (0..3).map(|n| replicated.servers.address(n));
+        addresses.lock().expect("nobody panicked yet").extend(all);
+        panic!("this test is meant to fail");
+    });
+    assert!(catch_unwind(test).is_err());
+    let addresses = addresses.into_inner().expect("it was not held");
+    assert_eq!(addresses.len(), 3);
+    for address in addresses {
+        let error = TcpStream::connect(address).expect_err("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     }
 }
 
@@ -148,5 +202,12 @@ on_servers! {
         target.run("DBSIZE").is(150);
         target.run("SELECT 9").is("OK");
         target.run("DBSIZE").is(70);
+
+        let before = cluster.keyspace();
+        assert_eq!(before.len(), 220);
+        cluster.migrate_slots(3, 3, 2);
+        cluster.migrate_slots(4, 10, 2);
+        assert_eq!(cluster.slots_of(2)[0], (3, 10));
+        assert_eq!(cluster.keyspace(), before);
     }
 }

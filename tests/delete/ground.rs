@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use crate::support::{Bigkeys, CALM, Client, Exit, Lab, Outcome, key_of};
+use crate::support::{Bigkeys, CALM, Client, Cluster, Exit, Lab, Outcome, key_of};
 
 impl Lab {
     /// Prepares a deletion that acts, as fast as it goes, with an audit of its own.
@@ -18,6 +18,28 @@ impl Lab {
     /// Like [`Lab::delete`], on another port: that of a proxy.
     pub(crate) fn deletion_at<const N: usize>(&self, port: u16, args: [&str; N]) -> Deletion {
         Deletion::new(self.dir(), port, args)
+    }
+}
+
+impl Cluster {
+    /// Prepares a deletion that acts, like [`Lab::delete`], told of the first node that is up.
+    pub(crate) fn delete<const N: usize>(&self, args: [&str; N]) -> Deletion {
+        Deletion::new(self.dir(), self.first_port(), args)
+    }
+
+    /// Reads everything that the masters hold.
+    ///
+    /// # Panics
+    /// When two of them hold the same key.
+    #[track_caller]
+    pub(crate) fn keyspace(&self) -> Keyspace {
+        let mut all = Keyspace::new();
+        for master in self.masters() {
+            for (place, content) in keyspace(&self.redis(master)) {
+                assert!(all.insert(place.clone(), content).is_none(), "two masters hold {place:?}");
+            }
+        }
+        all
     }
 }
 

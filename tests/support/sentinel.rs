@@ -76,19 +76,19 @@ impl SentinelGroup {
 
     #[track_caller]
     pub(crate) fn with(kind: ServerKind, options: SentinelOptions) -> Self {
-        let replicated = Replicated::with(kind, REPLICAS, options.password, |_| options.servers.clone());
-        let mut sentinels = Servers::none(options.sentinel_password);
+        let SentinelOptions { password, sentinel_password, servers, sentinels: watching } = options;
+        let replicated = Replicated::with(kind, REPLICAS, password, |_| servers.clone());
+        let mut sentinels = Servers::none(sentinel_password);
         for n in 0..SENTINELS {
             let name = Self::NAME;
-            let mut sentinel = options
-                .sentinels
+            let mut sentinel = watching
                 .clone()
                 .sentinel()
                 .config(format!("sentinel monitor {name} 127.0.0.1 {} 2", replicated.servers.port(0)))
                 .config(format!("sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}"))
                 .config(format!("sentinel failover-timeout {name} {FAILOVER_TIMEOUT_MS}"))
                 .config(format!("sentinel parallel-syncs {name} {REPLICAS}"));
-            if let Some(password) = options.password {
+            if let Some(password) = password {
                 sentinel = sentinel.config(format!("sentinel auth-pass {name} {password}"));
             }
             sentinels.add(kind, replicated.dir(), &format!("sentinel-{n}"), sentinel);

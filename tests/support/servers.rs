@@ -14,7 +14,7 @@ use super::{Client, wait_for};
 /// from the hook of a proxy. A hook outlives the test: let it hold a [`std::sync::Weak`], or nobody drops these.
 #[derive(Debug)]
 pub(crate) struct Servers {
-    servers: Vec<Mutex<Server>>,
+    all: Vec<Mutex<Server>>,
     addresses: Vec<SocketAddr>,
     password: Option<String>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Servers {
 impl Servers {
     /// Starts no servers yet; `password` is that of the default user of each.
     pub(crate) fn none(password: Option<&str>) -> Self {
-        Self { servers: Vec::new(), addresses: Vec::new(), password: password.map(str::to_owned) }
+        Self { all: Vec::new(), addresses: Vec::new(), password: password.map(str::to_owned) }
     }
 
     /// Starts one more, with its files in a folder in `dir`, and returns its number.
@@ -40,13 +40,13 @@ impl Servers {
         }
         let server = Server::start(kind, &dir, &options);
         self.addresses.push(server.address());
-        self.servers.push(Mutex::new(server));
-        self.servers.len() - 1
+        self.all.push(Mutex::new(server));
+        self.all.len() - 1
     }
 
     /// Returns how many there are, whatever state they are in.
     pub(crate) fn len(&self) -> usize {
-        self.servers.len()
+        self.all.len()
     }
 
     /// Returns those that are neither killed nor paused.
@@ -119,7 +119,7 @@ impl Servers {
     /// Looks at the server itself.
     pub(crate) fn lock(&self, n: usize) -> MutexGuard<'_, Server> {
         // A poisoned lock is a failed test, in which they still have to be ended.
-        self.servers[n].lock().unwrap_or_else(PoisonError::into_inner)
+        self.all[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
