@@ -178,7 +178,7 @@ pub async fn plan(
         Some(names) => Databases::Only(names.databases()),
         None => config.databases.clone(),
     };
-    let scan = scan_config(config, databases);
+    let scan = scan_config(config, databases, servers.may_change);
     let pending = names.as_ref().map(|names| std::rc::Rc::clone(&names.pending));
     let mut planner = Planner {
         config,
@@ -277,12 +277,12 @@ fn whole(report: &ScanReport) -> Result<(), SelectError> {
     })
 }
 
-fn scan_config(config: &DeleteConfig, databases: Databases) -> ScanConfig {
+fn scan_config(config: &DeleteConfig, databases: Databases, may_change: bool) -> ScanConfig {
     ScanConfig {
         targets: vec![Target { endpoint: config.endpoint.clone(), databases, kind: config.kind.clone() }],
         // What is compared right before the act is what a primary says.
         preference: match config.preference {
-            Preference::Auto => Preference::Primary,
+            Preference::Auto if may_change => Preference::Primary,
             chosen => chosen,
         },
         address_rules: config.address_rules.clone(),
