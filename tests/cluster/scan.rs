@@ -128,7 +128,7 @@ on_each_cluster_server! {
 
     fn the_budget_is_shared_by_all_shards(kind) {
         let cluster = Cluster::with(kind, ClusterOptions::default().replicas(0));
-        let names = fill(&cluster, 900);
+        let names = fill(&cluster, 500);
         let scan = slow_scan(&cluster, "1k/s").document();
         assert_whole(&scan, &names);
         let commands = scan.summary("/pace/commands").as_f64().expect("a number");
@@ -238,8 +238,6 @@ on_each_cluster_server! {
         let why = scan.summary("/clusters/0/why").as_str().expect("a reason").to_owned();
         assert!(why.contains(&cluster.address(1).to_string()), "{why}");
         scan.outcome().clone().stderr_has("5461-10921");
-        cluster.bigkeys(["scan", "--format", "table", "--timeout", "1s"]).args(CALM).exits(Exit::Partial)
-            .stdout_has("partial: the slots 5461-10921 were not covered");
     }
 
     fn a_stall_of_one_server_stops_the_run_on_all(kind) {

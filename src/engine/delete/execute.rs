@@ -28,11 +28,12 @@ use super::run::{Ended, Run};
 use super::servers::{Server, Servers, survey};
 use super::session::{Halt, Listener, Session, Shared};
 
-/// Rounds over the servers of a deployment.
-const ROUNDS_MAX: u32 = 16;
 /// Time between two rounds: an election takes seconds.
 const ROUND_WAIT: Duration = Duration::from_millis(500);
-/// How long an election takes once `cluster-node-timeout` (15 s by default, as our own timeout) is over.
+/// How many timeouts for commands (15 s by default) a replacement for a lost server is waited for: Sentinel calls a
+/// server down after 30 s (`down-after-milliseconds`), a cluster after 15 s (`cluster-node-timeout`).
+const PATIENCE_TIMEOUTS: u32 = 2;
+/// And how long an election takes after that.
 const ELECTION: Duration = Duration::from_secs(5);
 /// Time between two looks at how much waits for the background thread.
 const MEMORY_PERIOD: Duration = Duration::from_millis(100);
@@ -113,7 +114,7 @@ pub async fn execute(
     let mut sums = Sums::new(config);
     let mut place = place.filter(|_| !servers.may_change);
     let mut stuck_since: Option<Instant> = None;
-    for round in 1.. {
+    loop {
         shared.elsewhere.set(0);
         let before = sums.keys();
         let unfinished_now = unfinished.as_ref();
@@ -133,15 +134,14 @@ pub async fn execute(
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        if let Some(error) = first_error {
-            // A server that cannot be reached may be replaced by another; else it is the end of the run.
-            let is_hopeless =
-                !servers.may_change || matches!(error, ExecuteError::LazyExpire(_) | ExecuteError::Audit(_));
-            if sums.is_empty() && (is_hopeless || round == ROUNDS_MAX) {
-                return Err(error);
-            }
-            lost = lost.or(Some(Halt::Lost(error.to_string())));
+        // A server that cannot be reached may be replaced by another; where there is only one, it is the end.
+        let is_final = |error: &ExecuteError| {
+            !servers.may_change || matches!(error, ExecuteError::LazyExpire(_) | ExecuteError::Audit(_))
+        };
+        if let Some(error) = first_error.take_if(|error| sums.is_empty() && is_final(error)) {
+            return Err(error);
         }
+        lost = lost.or(first_error.as_ref().map(|error| Halt::Lost(error.to_string())));
         if shared.halted().is_some() || (lost.is_none() && shared.elsewhere.get() == 0) {
             break;
         }
@@ -149,8 +149,13 @@ pub async fn execute(
             stuck_since = None;
         }
         let since = *stuck_since.get_or_insert_with(Instant::now);
-        let patience = config.endpoint.timeouts.command + ELECTION;
-        if !servers.may_change || round == ROUNDS_MAX || since.elapsed() > patience {
+        let patience = config.endpoint.timeouts.command * PATIENCE_TIMEOUTS + ELECTION;
+        if !servers.may_change || since.elapsed() > patience {
+            if sums.is_empty()
+                && let Some(error) = first_error
+            {
+                return Err(error);
+            }
             sums.halt = lost.or_else(|| {
                 Some(Halt::Lost(format!("{} keys are being moved to another server", shared.elsewhere.get())))
             });

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::key::{Encoding, Expiry, Kind};
+use crate::engine::key::{Allocator, Encoding, Expiry, Kind};
 
 /// Layouts that free alike. A key that changes from one to another is not the key of the plan any more,
 /// while `listpack` for `ziplist` is the same thing under another version.
@@ -79,7 +79,14 @@ pub struct Expected {
     pub idle_min: Option<Duration>,
     /// It may be smaller by any part.
     pub may_be_smaller: bool,
+    /// Bytes of memory by which the same value may differ from one look to the next.
+    pub jitter_bytes: u64,
 }
+
+/// The malloc of glibc does not split a remainder of less than 32 bytes off (`MINSIZE`, malloc/malloc.c): the same name,
+/// or the same value, may take that much more after it was written anew, as on a replica. jemalloc has size classes, and
+/// no such whims.
+const LIBC_JITTER_BYTES: u64 = 2 * 32;
 
 impl Expected {
     /// Returns what to expect of a key that looked like this.
@@ -105,7 +112,15 @@ impl Expected {
             has_ttl: has_ttl(expiry),
             idle_min,
             may_be_smaller: false,
+            jitter_bytes: 0,
         }
+    }
+
+    /// Returns the same, for a server with this allocator.
+    #[must_use]
+    pub(super) fn with_allocator(mut self, allocator: Allocator) -> Self {
+        self.jitter_bytes = if allocator == Allocator::Jemalloc { 0 } else { LIBC_JITTER_BYTES };
+        self
     }
 
     /// Returns the smallest and the largest size that is still the same key.
@@ -117,6 +132,7 @@ impl Expected {
             reason = "rounded down; saturates"
         )]
         let slack = (size as f64 * self.tolerance.max(0.0)) as u64;
+        let slack = if matches!(self.size, Size::Bytes(_)) { slack.max(self.jitter_bytes) } else { slack };
         let min = if self.may_be_smaller { 0 } else { size.saturating_sub(slack) };
         Some((min, size.saturating_add(slack)))
     }
@@ -271,6 +287,7 @@ mod tests {
             has_ttl: Some(false),
             idle_min: None,
             may_be_smaller: false,
+            jitter_bytes: 0,
         }
     }
 
@@ -314,6 +331,20 @@ mod tests {
         assert_eq!(expected.compare(&seen()), Err(Change::Touched { idle: None }));
         let idle = Some(Duration::from_secs(61));
         assert_eq!(expected.compare(&Seen { idle, ..seen() }), Ok(()));
+    }
+
+    #[test]
+    fn what_malloc_adds_is_no_change_but_where_it_adds_nothing() {
+        let bytes = Expected { size: Size::Bytes(40), ..expected() };
+        assert_eq!(bytes.clone().with_allocator(Allocator::Jemalloc).bounds(), Some((36, 44)));
+        assert_eq!(bytes.with_allocator(Allocator::Libc).bounds(), Some((0, 104)));
+        let large = Expected { size: Size::Bytes(10_000), ..expected() }.with_allocator(Allocator::Libc);
+        assert_eq!(large.bounds(), Some((9_000, 11_000)));
+        assert_eq!(
+            expected().with_allocator(Allocator::Libc).bounds(),
+            Some((4_500, 5_500)),
+            "elements are counted"
+        );
     }
 
     #[test]

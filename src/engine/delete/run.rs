@@ -10,7 +10,7 @@ use super::audit::{AuditError, AuditRecord, KeyResult, RecordKind, rounded};
 use super::chunked::{End, TakenApart, Target, take_apart};
 use super::event::KeyOutcome;
 use super::execute::Todo;
-use super::expect::Expected;
+use super::expect::{Change, Expected};
 use super::method::{Method, list_pad_bytes};
 use super::plan::{Amount, PlannedKey};
 use super::recheck::{self, Acted, Confirmed};
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
             let since = planned.observed_at.elapsed().unwrap_or_default();
             idle.min(since.saturating_sub(IDLE_RESOLUTION))
         });
-        planned.expected(config.tolerance, idle_min)
+        planned.expected(config.tolerance, idle_min).with_allocator(self.session.profile.allocator)
     }
 
     pub(super) async fn one(&mut self, todo: &Todo) -> Result<(), Halt> {
@@ -195,10 +195,10 @@ impl<'a> Run<'a> {
 pub(super) fn told(acted: &Acted, is_repeat: bool) -> (KeyResult, String, Option<Halt>) {
     match acted {
         Acted::Confirmed(_) => (KeyResult::Deleted, String::new(), None),
-        Acted::Changed(change @ super::expect::Change::Gone) if is_repeat => {
+        Acted::Changed(change @ Change::Gone) if is_repeat => {
             (KeyResult::Gone, format!("{change}: the connection broke as it was being deleted"), None)
         }
-        Acted::Changed(change @ super::expect::Change::Gone) => (KeyResult::Gone, change.to_string(), None),
+        Acted::Changed(change @ Change::Gone) => (KeyResult::Gone, change.to_string(), None),
         Acted::Changed(change) => (KeyResult::Changed, change.to_string(), None),
         Acted::Taken => (KeyResult::Failed, "the name of its tombstone is taken".to_owned(), None),
         Acted::Occupied(keys) => {
@@ -290,6 +290,13 @@ impl OneKey<'_> {
                         ));
                     }
                     continue;
+                }
+                // Ours, as far as anybody can tell: the answer was lost with the connection.
+                Ok(Acted::Changed(Change::Ttl { gained: true }))
+                    if self.planned.method == Method::Expire && (attempt > 1 || self.is_resumed) =>
+                {
+                    let words = "it has a time to live: the connection broke as it was given one";
+                    return Some((KeyResult::Expiring, Some(words.to_owned()), None));
                 }
                 Ok(acted) => {
                     if matches!(self.planned.method, Method::Quarantine) {

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason};
+use crate::engine::key::{Allocator, Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason};
 use crate::engine::live::{Link, LinkError, WriteAccess, probe_writes};
 use crate::engine::report::{
     Completeness, FindingReader, IncompleteReason, ListedKey, ReadError, ScanReport,
@@ -343,7 +343,9 @@ impl Planner<'_, '_> {
                 "its size could not be found out, and --max-bytes asks for it".to_owned(),
             ))
         } else {
-            let change = listed.as_ref().and_then(|listed| listed.change(finding, self.config.tolerance));
+            let change = listed
+                .as_ref()
+                .and_then(|listed| listed.change(finding, self.config.tolerance, profile.allocator));
             change.map(|words| (WhyLeftAlone::Changed, words))
         };
         let line = match why {
@@ -424,7 +426,7 @@ impl Listed {
     }
 
     /// Says what changed since the file was written.
-    fn change(&self, finding: &Finding, tolerance: f64) -> Option<String> {
+    fn change(&self, finding: &Finding, tolerance: f64, allocator: Allocator) -> Option<String> {
         let facts = &finding.facts;
         let kind = self.kind.as_deref().and_then(Kind::from_type_reply);
         // Compared by what both sides know.
@@ -439,7 +441,8 @@ impl Listed {
             Expiry::Unknown,
             tolerance,
             None,
-        );
+        )
+        .with_allocator(allocator);
         expected.has_ttl = self.has_ttl;
         let size = match expected.size {
             super::expect::Size::Elements(_) => facts.elements,
