@@ -232,6 +232,28 @@ on_each_server! {
         }
     }
 
+    fn a_run_is_finished_as_it_was_told_and_by_one_at_a_time(kind) {
+        let lab = Lab::start(kind);
+        let redis = lab.redis();
+        redis.fill_set("doomed:a", 8000);
+        redis.fill_set("doomed:b", 1000);
+        let proxy = slow(&lab, "SREM");
+        let args = ["doomed:a", "doomed:b", "--method", "chunked", "--tolerance", "60%"];
+        let running = lab.delete_at(proxy.port(), args).start();
+        wait_for(&proxy, "SREM", 1);
+        let resume = || lab.bigkeys(["delete", "--safe", "--yes", "--resume", "run.csv", "--any-node"]).args(CALM);
+        resume().exits(Exit::Failed).stderr_has("another bigkeys is writing to it");
+        running.interrupt();
+        running.finish().exits(Exit::Interrupted);
+        // Within the tolerance of that run, and beyond the one that is the default.
+        redis.pipeline((0..400).map(|n| ["SADD".to_owned(), "doomed:b".to_owned(), format!("more-{n}")]));
+        for flags in [["--tolerance", "5%"], ["--idle-over", "1d"], ["--expire-after", "1h"]] {
+            resume().args(flags).exits(Exit::Usage).stderr_has("--resume");
+        }
+        resume().exits(Exit::Done);
+        redis.run("DBSIZE").is(0);
+    }
+
     fn a_second_ctrl_c_ends_at_once(kind) {
         let lab = Lab::start(kind);
         let redis = lab.redis();

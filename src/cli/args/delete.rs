@@ -130,8 +130,9 @@ pub struct RunArgs {
 
     /// Finish a run that was cut off, from its audit
     ///
-    /// Only what its plan held is deleted, and what is not the key of the plan any more is left alone.
-    #[arg(long, value_name = "FILE", group = "listed", conflicts_with_all = ["keys", "from", "audit"])]
+    /// Only what its plan held is deleted, and what is not the key of the plan any more is left alone. --tolerance,
+    /// --idle-over, --quarantine-db and --expire-after are those of that run.
+    #[arg(long, value_name = "FILE", group = "listed", conflicts_with_all = ["keys", "from", "audit", "tolerance", "quarantine_db", "expire_after"])]
     pub resume: Option<PathBuf>,
 
     /// Stop after so many keys, exit 3

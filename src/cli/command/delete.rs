@@ -265,9 +265,19 @@ impl Desk<'_> {
 
     /// Goes on with a run that was cut off.
     fn resume(&mut self, settled: &Settled, path: &Path) -> Result<Exit, CommandError> {
-        let config = &settled.config;
         let unreadable = |error| CommandError::new(ErrorKind::Input(path.to_owned())).because(error);
+        // First, so that what is read is not being done by another run meanwhile.
+        let audit = if settled.acts {
+            Some(Audit::reopen(path).map_err(|error| audit_error(path, error))?)
+        } else {
+            None
+        };
         let unfinished = Unfinished::read(path).map_err(unreadable)?;
+        let mut config = settled.config.clone();
+        if let Some(settings) = unfinished.settings {
+            config.take_settings(settings);
+        }
+        let config = &config;
         let node = config.endpoint.address.to_string();
         if let Some(was) =
             unfinished.node.as_deref().filter(|was| *was != node && !self.args.selection.any_node)
@@ -287,15 +297,14 @@ impl Desk<'_> {
             }
         }
         self.show(&excerpt, &totals)?;
-        if !settled.acts {
+        let Some(mut audit) = audit else {
             self.console.note("nothing was deleted: add --safe to finish the run");
             return Ok(Exit::Done);
-        }
+        };
         if totals.keys > 0 && !self.consents(totals.keys)? {
             self.console.note("nothing was deleted");
             return Ok(Exit::Done);
         }
-        let mut audit = Audit::reopen(path).map_err(|error| audit_error(path, error))?;
         let mut record = run_record(&unfinished.run_id, config);
         record.record = RecordKind::Resume;
         audit.write(&record).and_then(|()| audit.sync()).map_err(|error| audit_error(path, error))?;
@@ -520,6 +529,7 @@ fn run_record(run_id: &str, config: &DeleteConfig) -> AuditRecord {
     record.operator.clone_from(&config.operator.name);
     record.host.clone_from(&config.operator.host);
     record.bigkeys_version = Some(env!("CARGO_PKG_VERSION").to_owned());
+    record.settings = config.settings().to_json();
     record
 }
 
@@ -595,6 +605,10 @@ fn settle(args: &DeleteArgs, around: &Surroundings) -> Result<Settled, CommandEr
 /// Refuses a selection that names nothing, or everything by accident.
 fn check_selection(args: &DeleteArgs) -> Result<(), CommandError> {
     let DeleteArgs { selection, filter, run, .. } = args;
+    if run.resume.is_some() && !settled_filter(filter).is_empty() {
+        return Err(CommandError::usage("--resume goes on with a plan that was made, and takes no filter")
+            .hint("the audit says what the run was told, --idle-over too"));
+    }
     if run.resume.is_some() || !selection.keys.is_empty() || selection.from.is_some() {
         return Ok(());
     }

@@ -14,7 +14,7 @@
 //! is dropped when the file is opened again.
 
 use std::borrow::Cow;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -173,10 +173,32 @@ pub struct AuditRecord {
     pub server_version: Option<String>,
     /// The server's `run_id`.
     pub server_run_id: Option<String>,
+    /// What the run was told, as far as it decides about keys: JSON.
+    pub settings: Option<String>,
+}
+
+/// What a run was told, as far as it decides about keys. A run that is finished later is held to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// By what part a key may grow or shrink.
+    pub tolerance: f64,
+    /// For how long nobody may have used a key, in seconds.
+    pub idle_over_s: Option<u64>,
+    /// The empty database through which big strings go.
+    pub quarantine_db: Option<u32>,
+    /// Time to live that the method `expire` gives, in milliseconds.
+    pub expire_after_ms: u64,
+}
+
+impl RunSettings {
+    /// Returns what the audit says of them.
+    pub fn to_json(self) -> Option<String> {
+        serde_json::to_string(&self).ok()
+    }
 }
 
 /// The columns, in order: the fields of [`AuditRecord`].
-const COLUMNS: [&str; 32] = [
+const COLUMNS: [&str; 33] = [
     "record",
     "at",
     "run_id",
@@ -209,6 +231,7 @@ const COLUMNS: [&str; 32] = [
     "bigkeys_version",
     "server_version",
     "server_run_id",
+    "settings",
 ];
 
 impl AuditRecord {
@@ -247,6 +270,7 @@ impl AuditRecord {
             bigkeys_version: None,
             server_version: None,
             server_run_id: None,
+            settings: None,
         }
     }
 
@@ -444,6 +468,7 @@ impl PlanFile {
         let file = self.lines.into_inner()?;
         file.as_file().sync_all()?;
         let file = file.persist_noclobber(&self.path).map_err(|error| error.error)?;
+        lock(&file)?;
         Ok(Audit { lines: Lines::new(self.form, file), path: self.path })
     }
 }
@@ -462,6 +487,7 @@ impl Audit {
     /// When the file cannot be opened.
     pub fn reopen(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        lock(&file)?;
         let whole = end_of_last_line(&mut file)?;
         file.set_len(whole)?;
         file.seek(SeekFrom::End(0))?;
@@ -496,6 +522,17 @@ impl Audit {
     /// When the disk is full, say.
     pub fn flush(&mut self) -> io::Result<()> {
         self.lines.flush()
+    }
+}
+
+/// Keeps a second run off the same audit. Where the file system has no locks, nobody is kept off.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another bigkeys is writing to it: a run is finished by one at a time",
+        )),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::engine::live::{AddressRule, Endpoint};
 use crate::engine::risk::Thresholds;
 use crate::engine::scan::{Databases, Filter, Preference, TargetKind};
 
+use super::audit::RunSettings;
 use super::method::MethodOptions;
 use super::protect::Protection;
 
@@ -72,4 +73,27 @@ pub struct DeleteConfig {
     pub thresholds: Thresholds,
     /// Who runs it.
     pub operator: Operator,
+}
+
+impl DeleteConfig {
+    /// Returns what a run that is finished later is held to.
+    pub fn settings(&self) -> RunSettings {
+        RunSettings {
+            tolerance: self.tolerance,
+            idle_over_s: self.filter.idle_over.map(|idle| idle.as_secs()),
+            quarantine_db: self.methods.quarantine_db,
+            expire_after_ms: u64::try_from(self.expire_after.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Takes over what an earlier run was told.
+    pub fn take_settings(&mut self, settings: RunSettings) {
+        // An audit is a file, and may say anything.
+        if settings.tolerance.is_finite() {
+            self.tolerance = settings.tolerance;
+        }
+        self.filter.idle_over = settings.idle_over_s.map(Duration::from_secs);
+        self.methods.quarantine_db = settings.quarantine_db;
+        self.expire_after = Duration::from_millis(settings.expire_after_ms.max(1));
+    }
 }

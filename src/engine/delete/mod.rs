@@ -35,7 +35,7 @@ mod session;
 mod sizer;
 mod tombstone;
 
-pub use audit::{Audit, AuditError, AuditReader, AuditRecord, KeyResult, PlanFile, RecordKind};
+pub use audit::{Audit, AuditError, AuditReader, AuditRecord, KeyResult, PlanFile, RecordKind, RunSettings};
 pub use config::{DeleteConfig, Limits, Operator};
 pub use event::{DeleteEvent, DeleteProgress, KeyOutcome};
 pub use execute::{ExecuteError, Place, Todo, execute};

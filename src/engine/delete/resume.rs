@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::audit::{AuditError, AuditReader, AuditRecord, KeyResult, RecordKind};
+use super::audit::{AuditError, AuditReader, AuditRecord, KeyResult, RecordKind, RunSettings};
 use super::execute::Todo;
 
 /// How far an earlier run came with a key.
@@ -23,6 +23,8 @@ pub struct Unfinished {
     pub run_id: String,
     /// The server that it ran on.
     pub node: Option<String>,
+    /// What it was told. `None`: an older version wrote the audit.
+    pub settings: Option<RunSettings>,
     /// What `lazyfree-lazy-expire` was on each server where the run switched it on and did not put it back.
     pub lazy_expire_before: BTreeMap<String, String>,
     done: Bits,
@@ -44,6 +46,7 @@ impl Unfinished {
         let mut unfinished = Self {
             run_id: first.run_id,
             node: first.node,
+            settings: first.settings.and_then(|settings| serde_json::from_str(&settings).ok()),
             lazy_expire_before: BTreeMap::new(),
             done: Bits::default(),
             begun: BTreeMap::new(),
