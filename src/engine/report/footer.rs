@@ -234,8 +234,14 @@ fn kind_and_limit(check: &KeysizesCheck) -> String {
 fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Result<()> {
     let several = report.servers.len() > 1;
     let mut label = "refused";
-    for server in &report.servers {
+    for (index, server) in report.servers.iter().enumerate() {
         for (&access, &permission) in &server.access {
+            // What all of them refuse is said once.
+            let is_everywhere =
+                several && report.servers.iter().all(|other| other.access.get(&access) == Some(&permission));
+            if is_everywhere && index > 0 {
+                continue;
+            }
             let refused = match permission {
                 Permission::Denied => true,
                 Permission::Unsupported => !matches!(access, Access::ClientNoTouch | Access::ClientNoEvict),
@@ -246,7 +252,8 @@ fn write_refused(page: &mut Page<'_, impl Write>, report: &ScanReport) -> io::Re
             if !(refused || (page.verbose && permission == Permission::Unsupported)) {
                 continue;
             }
-            let node = if several { format!("{}: ", safe(&server.node)) } else { String::new() };
+            let node =
+                if several && !is_everywhere { format!("{}: ", safe(&server.node)) } else { String::new() };
             let text = format!("{node}{} ({}): {}", access.as_str(), permission.as_str(), fallback(access));
             page.entry(label, Tone::Plain, &text)?;
             label = "";
