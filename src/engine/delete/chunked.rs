@@ -213,6 +213,9 @@ impl Work<'_, '_, '_> {
     // ---- sets and hashes
 
     async fn scan_and_remove(&mut self) -> Result<(), Break> {
+        if let Some(names) = self.names_of_fat_fields().await? {
+            self.remove_fields(names).await?;
+        }
         for _ in 0..PASSES_MAX {
             let before = self.done.removed;
             self.scan_once().await?;
@@ -221,6 +224,35 @@ impl Work<'_, '_, '_> {
             if self.done.removed == before || self.length().await? <= LAZYFREE_THRESHOLD {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Asks for the names of a few fields that are so large that HSCAN, which ships their values, would stall
+    /// everybody: 30 ms for a page of four fields of 8 MB. `None`: HSCAN will do.
+    async fn names_of_fat_fields(&mut self) -> Result<Option<Vec<Vec<u8>>>, Break> {
+        let ships_values = *self.target.kind == Kind::Hash && !self.leaves_values_out();
+        if !ships_values || self.mean_bytes() < PAGE_BYTES_MAX {
+            return Ok(None);
+        }
+        // Names only, and not many: looked at right before.
+        if self.length().await? > REMOVE_MAX as u64 {
+            return Ok(None);
+        }
+        let answer = self.session.run(self.on_name(&["HKEYS"])).await?;
+        let Ok(Value::Array(names)) = answer.reply else { return Ok(None) };
+        Ok(names.into_iter().map(reply_bytes).collect())
+    }
+
+    async fn remove_fields(&mut self, mut names: Vec<Vec<u8>>) -> Result<(), Break> {
+        let mut sizer = ChunkSizer::new(1, 1, REMOVE_MAX as u64);
+        while !names.is_empty() {
+            self.session.gate().await?;
+            let size = usize::try_from(sizer.size()).unwrap_or(REMOVE_MAX).min(names.len());
+            let piece: Vec<Vec<u8>> = names.drain(..size).collect();
+            let removal = self.session.launch(self.on_name(&["HDEL"]).args(piece));
+            let cost = self.take_removal(Some((removal, size as u64)), &mut sizer).await?;
+            self.session.rest(cost).await;
         }
         Ok(())
     }
