@@ -100,6 +100,15 @@ impl Server {
         started.unwrap_or_else(|| panic!("{} does not start", binary.path.display()))
     }
 
+    /// Starts it as a node of a cluster that is still to be made.
+    pub(crate) fn start_node(binary: &Binary) -> Self {
+        let path = std::path::absolute(&binary.path).expect("a current folder");
+        let mut command = Command::new(&path);
+        command.args(["--bind", "127.0.0.1", "--save", "", "--cluster-enabled", "yes"]);
+        command.args(["--cluster-port", &free_port().to_string()]);
+        Self::run(command).unwrap_or_else(|| panic!("{} does not start", binary.path.display()))
+    }
+
     /// Starts the bundled server as a process of its own.
     pub(crate) fn start_bundled(bigkeys: &str) -> Self {
         let mut command = Command::new(bigkeys);
