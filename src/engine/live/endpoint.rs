@@ -40,6 +40,9 @@ impl fmt::Display for Address {
     }
 }
 
+/// So many characters of a password in a row may be in an error by chance: `ERR`.
+const REPEATED_CHARACTERS_MAX: usize = 3;
+
 /// A password. `Debug` hides it; there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -53,6 +56,20 @@ impl Secret {
     /// Returns the password, to be sent to the server and nowhere else.
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+
+    /// Returns what a server said about a login, without anything that may be a part of the password:
+    /// servers cut and escape what they repeat, so that any few characters in a row are too many.
+    pub(super) fn kept_out_of(&self, message: &str) -> String {
+        let characters: Vec<char> = self.0.chars().collect();
+        let is_repeated = characters
+            .windows(characters.len().clamp(1, REPEATED_CHARACTERS_MAX + 1))
+            .any(|part| message.contains(&part.iter().collect::<String>()));
+        if is_repeated {
+            "an error that repeats the password, which is not shown".to_owned()
+        } else {
+            message.to_owned()
+        }
     }
 }
 
