@@ -198,3 +198,87 @@ on_each_real_server! {
         }
     }
 }
+
+/// The words of the rule that a command prints.
+#[track_caller]
+fn printed_rule(lab: &Lab, verb: &str, args: &[&str]) -> Vec<String> {
+    let command = lab.bigkeys_bare([verb, "--print-acl"]);
+    let rule = args.iter().fold(command, |command, arg| command.arg(arg)).stdout();
+    rule.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Makes a user with exactly this rule.
+#[track_caller]
+fn user_with(lab: &Lab, name: &str, rule: &[String]) {
+    let mut command = vec!["ACL", "SETUSER", name, "reset", "on", ">pw"];
+    command.extend(rule.iter().map(String::as_str));
+    lab.redis().call(&command).is("OK");
+}
+
+on_each_server! {
+    fn the_printed_rule_is_enough_for_all_that_delete_does(kind) {
+        let all = [&COLLECTIONS[..], &["go:string"]].concat();
+        for (args, keys) in [
+            (&["--match", "go:*"][..], &all[..]),
+            (&["--method", "chunked", "--match", "go:*", "--min-elements", "2"], &COLLECTIONS),
+            (&["--method", "pad", "go:hash", "go:set", "go:list", "go:zset"], &COLLECTIONS[..4]),
+            (&["--method", "unlink", "--db", "0", "go:string", "go:stream"], &["go:string", "go:stream"]),
+            (&["--method", "quarantine", "--quarantine-db", "9", "--match", "go:s*"], &["go:set", "go:string", "go:stream"]),
+            (&["--method", "expire", "--expire-after", "1000s", "--match", "go:string"], &["go:string"]),
+        ] {
+            let lab = Lab::start(kind);
+            fill(&lab);
+            let redis = lab.redis();
+            let rule = printed_rule(&lab, "delete", args);
+            user_with(&lab, "deleter", &rule);
+            let before = keyspace(&redis);
+            let deletion = args.iter().fold(lab.delete([]).user("deleter"), |deletion, arg| deletion.arg(arg));
+            let done = deletion.exits(Exit::Done);
+            done.audit_is_sound();
+            let result = if args.contains(&"expire") { "expiring" } else { "deleted" };
+            assert_eq!(done.with_result(result), in_db_0(keys), "{rule:?}\n{}", done.scene());
+            for row in done.rows("outcome") {
+                let detail = row["detail"].as_str().unwrap_or_default();
+                assert!(!detail.contains("not to be had"), "{rule:?}: {row}");
+            }
+            if result == "deleted" {
+                only_gone(&before, &keyspace(&redis), &in_db_0(keys), &done.scene());
+            }
+            // It is a rule for these keys, and for deleting.
+            let other = lab.redis();
+            other.call(&["AUTH", "deleter", "pw"]);
+            for command in [&["GET", "stay:string"][..], &["SET", "go:string", "w"], &["FLUSHALL"], &["KEYS", "*"], &["UNLINK", "stay:set"]] {
+                assert!(other.try_call(command).error_text().is_some(), "{command:?} by {rule:?}");
+            }
+        }
+    }
+
+    fn the_rule_of_a_scan_deletes_nothing(kind) {
+        let lab = Lab::start(kind);
+        fill(&lab);
+        let redis = lab.redis();
+        user_with(&lab, "scanner", &printed_rule(&lab, "scan", &[]));
+        let before = keyspace(&redis);
+        for method in [&[][..], &["--method", "unlink"], &["--method", "chunked"], &["--method", "expire"]] {
+            let deletion = lab.delete(["--match", "go:*"]).user("scanner");
+            let done = method.iter().fold(deletion, |deletion, arg| deletion.arg(arg)).exits(Exit::Partial);
+            assert_eq!(done.with_result("deleted").len() + done.with_result("expiring").len(), 0, "{}", done.scene());
+            assert_eq!(keyspace(&redis), before, "{method:?}\n{}", done.scene());
+        }
+        // A preview is for reading.
+        let preview = lab.bigkeys(["delete", "--match", "go:*", "--rate", "max", "--user", "scanner"]);
+        drop(preview.env("REDISCLI_AUTH", "pw").exits(Exit::Done).never_says("refuse"));
+    }
+
+    fn a_stream_whose_groups_are_closed_is_left_whole(kind) {
+        let lab = lab(kind, "~* +@all -xinfo");
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        for method in [&[][..], &["--method", "chunked"]] {
+            let deletion = lab.delete(["go:stream"]).user("limited");
+            let done = method.iter().fold(deletion, |deletion, arg| deletion.arg(arg)).exits(Exit::Partial);
+            done.left("go:stream", "no-method");
+            assert_eq!(keyspace(&redis), before, "{}", done.scene());
+        }
+    }
+}

@@ -160,7 +160,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub lazy_expire_while_running: bool,
 
-    /// Print the smallest ACL rule that this deletion needs, and exit
+    /// Print the smallest ACL rule it needs, and exit
     ///
     /// It is the rule for these flags, with --safe or without, as arguments of ACL SETUSER. No server is asked.
     #[arg(long)]

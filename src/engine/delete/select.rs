@@ -10,7 +10,9 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Access, Allocator, Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason};
+use crate::engine::key::{
+    Access, Allocator, Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason,
+};
 use crate::engine::live::{Link, LinkError, WriteAccess, probe_writes};
 use crate::engine::report::{
     Completeness, FindingReader, IncompleteReason, ListedKey, ReadError, ScanReport,
