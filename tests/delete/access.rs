@@ -182,6 +182,16 @@ on_each_server! {
 }
 
 on_each_real_server! {
+    fn a_quarantine_that_may_not_move_deletes_nothing(kind) {
+        let lab = Lab::with(kind, |_, options| options.config("rename-command MOVE \"\""));
+        fill(&lab);
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        let done = lab.delete(["go:string", "--method", "quarantine", "--quarantine-db", "9"]).exits(Exit::Partial);
+        done.became("go:string", "denied");
+        only_gone(&before, &keyspace(&redis), &BTreeSet::new(), &done.scene());
+    }
+
     fn commands_that_were_renamed_away_are_done_without(kind) {
         for commands in [&["UNLINK", "EVAL", "RENAMENX"][..], &["WATCH", "EVAL"]] {
             let lab = Lab::with(kind, |_, options| {

@@ -545,7 +545,7 @@ pub(super) fn meaning(message: &str) -> Meaning {
 /// Returns whether a script may not send a command that could be sent without one: some services keep MEMORY from
 /// scripts.
 pub(super) fn is_kept_from_scripts(message: &str) -> bool {
-    message.to_ascii_lowercase().contains("from script")
+    message.to_ascii_lowercase().contains("not allowed from script")
 }
 
 /// Returns whether a refusal says that the command itself is not for this user or this server.
