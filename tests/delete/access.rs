@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::ground::{in_db_0, keyspace, only_gone};
-use crate::support::{Exit, Lab, ServerKind, on_each_real_server, on_each_server};
+use super::ground::{Deletion, in_db_0, keyspace, only_gone};
+use crate::support::{Bigkeys, Exit, Lab, ServerKind, on_each_real_server, on_each_server};
 
 /// A server with a user `limited`, some keys to go, and some to stay.
 fn lab(kind: ServerKind, rules: &str) -> Lab {
@@ -213,7 +213,7 @@ on_each_real_server! {
 #[track_caller]
 fn printed_rule(lab: &Lab, verb: &str, args: &[&str]) -> Vec<String> {
     let command = lab.bigkeys_bare([verb, "--print-acl"]);
-    let rule = args.iter().fold(command, |command, arg| command.arg(arg)).stdout();
+    let rule = args.iter().fold(command, Bigkeys::arg).stdout();
     rule.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -242,7 +242,7 @@ on_each_server! {
             let rule = printed_rule(&lab, "delete", args);
             user_with(&lab, "deleter", &rule);
             let before = keyspace(&redis);
-            let deletion = args.iter().fold(lab.delete([]).user("deleter"), |deletion, arg| deletion.arg(arg));
+            let deletion = args.iter().fold(lab.delete([]).user("deleter"), Deletion::arg);
             let done = deletion.exits(Exit::Done);
             done.audit_is_sound();
             let result = if args.contains(&"expire") { "expiring" } else { "deleted" };
@@ -271,7 +271,7 @@ on_each_server! {
         let before = keyspace(&redis);
         for method in [&[][..], &["--method", "unlink"], &["--method", "chunked"], &["--method", "expire"]] {
             let deletion = lab.delete(["--match", "go:*"]).user("scanner");
-            let done = method.iter().fold(deletion, |deletion, arg| deletion.arg(arg)).exits(Exit::Partial);
+            let done = method.iter().fold(deletion, Deletion::arg).exits(Exit::Partial);
             assert_eq!(done.with_result("deleted").len() + done.with_result("expiring").len(), 0, "{}", done.scene());
             assert_eq!(keyspace(&redis), before, "{method:?}\n{}", done.scene());
         }
@@ -286,7 +286,7 @@ on_each_server! {
         let before = keyspace(&redis);
         for method in [&[][..], &["--method", "chunked"]] {
             let deletion = lab.delete(["go:stream"]).user("limited");
-            let done = method.iter().fold(deletion, |deletion, arg| deletion.arg(arg)).exits(Exit::Partial);
+            let done = method.iter().fold(deletion, Deletion::arg).exits(Exit::Partial);
             done.left("go:stream", "no-method");
             assert_eq!(keyspace(&redis), before, "{}", done.scene());
         }

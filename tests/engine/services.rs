@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use crate::delete::ground::{in_db_0, keyspace, only_gone};
+use crate::delete::ground::{Deletion, in_db_0, keyspace, only_gone};
 use crate::support::{Action, Exit, Lab, Proxy, Request, Scan, ServerKind, Value, on_each_server};
 
 /// How a service says no.
@@ -190,7 +190,7 @@ fn delete_but(lab: &Lab, service: &'static Service, which: Which, left: &[&str])
     let mut deletion = lab.deletion_at(proxy.port(), []);
     deletion = match which {
         Which::Pattern => deletion.args(["--match", "go:*"]),
-        Which::Names => KEYS.iter().fold(deletion, |deletion, key| deletion.arg(key)),
+        Which::Names => KEYS.iter().fold(deletion, Deletion::arg),
     };
     let done = deletion.exits(if left.is_empty() { Exit::Done } else { Exit::Partial });
     for key in left {

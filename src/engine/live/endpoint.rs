@@ -140,3 +140,24 @@ impl Endpoint {
         Self { address, ..self.clone() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_unless_it_repeats_the_password() {
+        for (password, said, is_shown) in [
+            ("s3cret", "ERR no such user", true),
+            ("s3cret", "ERR s3cret is no password", false),
+            // Cut, as servers cut what they repeat.
+            ("a-long-password", "ERR unknown command 'AUTH', with args beginning with: 'a-long", false),
+            ("ERRATIC", "ERR no such user", true),
+            ("x", "ERR is `x` a password", false),
+            ("", "ERR no such user", true),
+        ] {
+            let told = Secret::new(password).kept_out_of(said);
+            assert_eq!(told == said, is_shown, "{password}: {told}");
+        }
+    }
+}

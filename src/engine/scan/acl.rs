@@ -117,3 +117,20 @@ pub fn acl_remarks() -> Vec<String> {
             .to_owned(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_for_the_keys_that_were_meant_or_for_all() {
+        let names = |names: &[&str]| names.iter().map(|name| KeyName::from(*name)).collect::<Vec<_>>();
+        let patterns = |keys: &[&str]| acl_key_patterns(AclKeys::Names(&names(keys)));
+        assert_eq!(patterns(&["a:1", "b*[x]?"]), ["~a:1", "~b\\*\\[x\\]\\?"]);
+        assert_eq!(patterns(&["a:1", "with a blank"]), ["~*"]);
+        assert_eq!(patterns(&["\u{e9}"]), ["~*"]);
+        assert_eq!(acl_key_patterns(AclKeys::Globs(&[b"a:*".to_vec()])), ["~a:*"]);
+        assert_eq!(acl_key_patterns(AclKeys::Globs(&[])), ["~*"]);
+        assert_eq!(acl_key_patterns(AclKeys::All), ["~*"]);
+    }
+}
