@@ -17,7 +17,9 @@ pub(super) fn hint(error: &ScanError) -> &'static str {
         ScanError::ScanRefused { message, .. } if message.starts_with("NOPERM") => {
             "`bigkeys scan --print-acl` prints the smallest rule that a scan needs"
         }
-        ScanError::ScanRefused { .. } => "bigkeys needs SCAN; some proxies and gateways do not pass it on",
+        ScanError::ScanRefused { .. } => {
+            "bigkeys finds keys by SCAN; where a proxy does not pass it on, scan the servers behind it"
+        }
         ScanError::NoCluster { .. } => "leave --cluster out, or name a node of the cluster",
         ScanError::Sentinel { .. } => {
             "the name is that of `sentinel monitor NAME`; the address is a Sentinel's, on port 26379 as a rule"
@@ -58,6 +60,10 @@ fn connect_hint(kind: &ConnectErrorKind) -> &'static str {
         ConnectErrorKind::TlsFile { .. } => "the file must be readable and in PEM form",
         ConnectErrorKind::NotRedis(_) => "check the host and port",
         ConnectErrorKind::Closed => "check that it is a Redis port; a TLS port needs --tls",
+        ConnectErrorKind::ClosedAtCommand(_) => {
+            "proxies such as twemproxy do that at a command that they do not pass on: connect to the servers behind it"
+        }
+        ConnectErrorKind::NoLogin => "leave the password out: unset REDISCLI_AUTH, or take it out of the URL",
         ConnectErrorKind::WrongPassword => "check --user, and REDISCLI_AUTH, --password-file or --askpass",
         ConnectErrorKind::PasswordNeeded => "give it by REDISCLI_AUTH, --password-file or --askpass",
         ConnectErrorKind::NoPasswordSet => "leave the password out, or name the ACL user with --user",

@@ -241,3 +241,214 @@ on_servers! {
         fails(lab.bigkeys_bare(["scan", "--port", &tls]), &tls, "TLS");
     }
 }
+
+/// Passwords that mean something to URLs, shells or terminals.
+const ODD_PASSWORDS: [&str; 8] = [
+    "/?#[]@:%",
+    "a/b?c#d@e:f%20g",
+    "%2F%",
+    " begins and ends ",
+    "pässwörd-密码-🔑",
+    "\"quoted\" 'twice' \\ and $HOME `id`",
+    "redis://user:inner@elsewhere:1/2",
+    "\u{1b}[31mred\u{7}",
+];
+
+/// Writes a password as a URL holds it.
+fn escaped(password: &str) -> String {
+    use std::fmt::Write as _;
+    password.bytes().fold(String::new(), |mut url, byte| {
+        if byte.is_ascii_alphanumeric() {
+            url.push(char::from(byte));
+        } else {
+            write!(url, "%{byte:02X}").expect("a string takes all that is written");
+        }
+        url
+    })
+}
+
+/// Checks that a run told nobody the password: not on a terminal, and not in a file that it left.
+#[track_caller]
+fn keeps_to_itself(lab: &Lab, password: &str, outcome: crate::support::Outcome) {
+    let outcome = outcome.never_says(password).never_says(&escaped(password)).never_says("panicked");
+    for entry in fs::read_dir(lab.dir()).expect("the lab's folder is there").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.contains("audit") && !name.contains("report") {
+            continue;
+        }
+        let bytes = fs::read(entry.path()).unwrap_or_default();
+        for secret in [password, &escaped(password)] {
+            let found = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+            assert!(!found, "{name} holds the password\n{}", outcome.scene());
+        }
+    }
+}
+
+on_servers! {
+    [redis_6_2 Redis62, redis_8_2 Redis82, valkey_9_1 Valkey91, bundled Bundled]
+    fn odd_passwords_get_in_and_are_told_to_nobody(kind) {
+        let lab = Lab::start(kind);
+        let redis = lab.redis();
+        let port = lab.address().port().to_string();
+        let ways = ["url", "environment", "file"];
+        for (number, password) in ODD_PASSWORDS.iter().enumerate() {
+            redis.call(&["ACL", "SETUSER", "odd", "reset", "on", &format!(">{password}"), "~*", "+@all"]).is("OK");
+            fs::write(lab.path("password"), format!("{password}\n")).expect("the lab's folder is writable");
+            let url = format!("redis://odd:{}@127.0.0.1:{port}/0", escaped(password));
+            let to = |command: Bigkeys, way| match way {
+                "url" => command.env("BIGKEYS_URL", &url),
+                "environment" => command.args(["--user", "odd", "--port", &port]).env("REDISCLI_AUTH", password),
+                _ => command.args(["--user", "odd", "--password-file", "password", "--port", &port]),
+            };
+            redis.run("SET go v");
+            let scan = lab.bigkeys_bare(["scan", "-v", "--format", "json", "-o", "report.csv"]);
+            keeps_to_itself(&lab, password, to(scan, ways[number % 3]).exits(Exit::Done));
+            let audit = format!("audit-{number}.csv");
+            let delete = lab.bigkeys_bare(["delete", "go", "-v", "--safe", "--yes", "--audit", &audit]);
+            keeps_to_itself(&lab, password, to(delete, ways[(number + 1) % 3]).exits(Exit::Done));
+            assert!(redis.run("GET go").is_null());
+            // And the same, a byte off.
+            let wrong = lab.scan(["-v", "--user", "odd"]).env("REDISCLI_AUTH", format!("{password}x"));
+            keeps_to_itself(&lab, password, wrong.exits(Exit::Failed).stderr_has("refused the user name or the password"));
+        }
+    }
+}
+
+on_each_server! {
+    fn a_server_that_repeats_the_password_is_not_repeated(kind) {
+        // Servers tell the arguments of a command that they do not know, and of a long one the beginning.
+        let long = "long-".repeat(60);
+        for password in [PASSWORD, &long] {
+            let lab = Lab::with(kind, |_, options| options.config("rename-command AUTH \"\""));
+            let told = lab.redis().try_call(&["AUTH", password]).error_text().unwrap_or_default();
+            assert!(told.to_lowercase().contains("unknown command"), "{told}");
+            let scan = lab.scan(["-v"]).env("REDISCLI_AUTH", password);
+            let outcome = scan.exits(Exit::Failed).stderr_has("it does not know AUTH").stderr_has("leave the password out");
+            drop(outcome.never_says(&password[..8]));
+            for words in ["ERR no such login: '{}'", "WEIRD {} is wrong", "LOADING until {} is read", "{}"] {
+                let words = words.replace("{}", password);
+                let proxy = Proxy::start(lab.address(), move |request| {
+                    if request.is("AUTH") { Action::error(&words) } else { Action::Forward }
+                });
+                let scan = lab.scan_at(proxy.port(), ["-v", "--timeout", "300ms"]).env("REDISCLI_AUTH", password);
+                drop(scan.exits(Exit::Failed).never_says(&password[..8]).stderr_has("error: "));
+            }
+        }
+    }
+
+    fn a_url_that_cannot_be_read_is_not_repeated(kind) {
+        let lab = Lab::start(kind);
+        for url in [
+            "redis://:hunter2/x@host", "redis://:hunter2?x@host:1", "redis://:hunter2#x@host", "redis://:hunter2%zz@host",
+            "redis://hunter2@host", "http://:hunter2@host", ":hunter2@host", "redis://u:hunter2@host:99999",
+            "redis://u:hunter2@host/db/hunter2", "redis://u:hunter2@ho st", "rediss://u:hunter2@[::1", "unix://u:hunter2@run",
+        ] {
+            for verb in ["scan", "delete"] {
+                let by_flag = lab.bigkeys_bare([verb, "-v", "--url", url, "--match", "a*"]).exits(Exit::Usage);
+                drop(by_flag.never_says("hunter2").never_says("panicked").stderr_has("hint: "));
+                let by_environment = lab.bigkeys_bare([verb, "-v", "--match", "a*"]).env("BIGKEYS_URL", url).exits(Exit::Usage);
+                drop(by_environment.never_says("hunter2").never_says("panicked"));
+            }
+        }
+    }
+
+    fn ps_shows_no_password(kind) {
+        let lab = locked(kind);
+        let redis = lab.redis();
+        redis.call(&["AUTH", PASSWORD]);
+        redis.run("SET k v");
+        let hung = Proxy::start(lab.address(), |request| {
+            if request.is("SCAN") { Action::Hang } else { Action::Forward }
+        });
+        let url = format!("redis://:{}@127.0.0.1:{}", escaped(PASSWORD), hung.port());
+        fs::write(lab.path("password"), PASSWORD).expect("the lab's folder is writable");
+        for command in [
+            lab.bigkeys_bare(["scan"]).env("BIGKEYS_URL", &url),
+            lab.bigkeys_bare(["scan", "--port"]).arg(hung.port().to_string()).env("REDISCLI_AUTH", PASSWORD),
+            lab.bigkeys_bare(["scan", "--password-file", "password", "--port"]).arg(hung.port().to_string()),
+        ] {
+            let before = hung.requests("SCAN").len();
+            let mut running = command.start();
+            while hung.requests("SCAN").len() == before {
+                assert!(running.is_running());
+                thread::yield_now();
+            }
+            let files = (running.proc_file("cmdline"), running.proc_file("environ"));
+            let (Some((line, _)), Some((_, environ))) = files else { return };
+            let line = String::from_utf8_lossy(&line).into_owned();
+            assert!(line.contains("scan"), "{line}");
+            assert!(!line.contains(PASSWORD) && !line.contains(&escaped(PASSWORD)), "{line}");
+            let mode = std::os::unix::fs::PermissionsExt::mode(&environ);
+            assert_eq!(mode & 0o077, 0, "the environment is for its owner alone");
+            running.kill();
+        }
+    }
+}
+
+/// A deletion over TLS of the key `k`, which acts.
+fn tls_delete(lab: &Lab, args: &[&str]) -> Bigkeys {
+    let port = lab.server().tls_port().to_string();
+    let command = lab
+        .bigkeys_bare(["delete", "k", "--safe", "--yes", "--audit", "run.csv", "--tls", "--port"])
+        .arg(port);
+    args.iter().fold(command, Bigkeys::arg)
+}
+
+/// Checks that a deletion did not begin: the key is there, and no audit says otherwise.
+#[track_caller]
+fn deletes_nothing(lab: &Lab, args: &[&str], why: &str) {
+    fails(tls_delete(lab, args), &lab.server().tls_port().to_string(), why);
+    lab.redis().run("GET k").is("v");
+    assert!(!lab.path("run.csv").exists(), "a run that did not begin has no audit");
+}
+
+on_servers! {
+    [redis_7_0 Redis70]
+    fn tls_carries_a_deletion(kind) {
+        let (lab, certificates) = tls_lab(kind, "server", "yes");
+        let ca = certificates.cert("ca");
+        let ours = ["--cert", &certificates.cert("client"), "--key", &certificates.key("client")];
+        let with_ours = |args: &[&str]| [args, &ours[..]].concat().join("\n");
+        let split = |args: &str| args.split('\n').map(str::to_owned).collect::<Vec<_>>();
+        for (args, why) in [
+            (with_ours(&[]), "unknown CA"),
+            (with_ours(&["--cacert", &certificates.cert("other-ca")]), "unknown CA"),
+            (with_ours(&["--cacert", &ca, "--sni", "redis.example.com"]), "another host name"),
+            (["--cacert", &ca].join("\n"), "--cert"),
+        ] {
+            let args = split(&args);
+            deletes_nothing(&lab, &args.iter().map(String::as_str).collect::<Vec<_>>(), why);
+        }
+        let args = split(&with_ours(&["--cacert", &ca]));
+        drop(tls_delete(&lab, &args.iter().map(String::as_str).collect::<Vec<_>>()).exits(Exit::Done));
+        assert!(lab.redis().run("GET k").is_null());
+        let audit = fs::read_to_string(lab.path("run.csv")).expect("it ran");
+        assert!(audit.contains("deleted"), "{audit}");
+    }
+}
+
+on_servers! {
+    [redis_7_0 Redis70]
+    fn tls_stops_a_deletion_on_a_certificate_that_is_no_good(kind) {
+        for (certificate, why) in [("expired", "expired"), ("elsewhere", "another host name")] {
+            let (lab, certificates) = tls_lab(kind, certificate, "no");
+            deletes_nothing(&lab, &["--cacert", &certificates.cert("ca")], why);
+        }
+    }
+}
+
+on_servers! {
+    [redis_7_0 Redis70]
+    fn tls_takes_users_and_passwords_too(kind) {
+        let (lab, certificates) = tls_lab(kind, "server", "no");
+        let ca = certificates.cert("ca");
+        let password = ODD_PASSWORDS[1];
+        lab.redis().call(&["ACL", "SETUSER", "odd", "reset", "on", &format!(">{password}"), "~*", "+@all"]).is("OK");
+        let url = format!("rediss://odd:{}@localhost:{}", escaped(password), lab.server().tls_port());
+        let scan = lab.bigkeys_bare(["scan", "-v", "--format", "json", "--cacert", &ca]).env("BIGKEYS_URL", &url).exits(Exit::Done);
+        keeps_to_itself(&lab, password, scan);
+        let delete = lab.bigkeys_bare(["delete", "k", "-v", "--safe", "--yes", "--audit", "audit.csv", "--cacert", &ca]);
+        keeps_to_itself(&lab, password, delete.env("BIGKEYS_URL", &url).exits(Exit::Done));
+        assert!(lab.redis().run("GET k").is_null());
+    }
+}

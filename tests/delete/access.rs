@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::ground::{in_db_0, keyspace, only_gone};
-use crate::support::{Exit, Lab, ServerKind, on_each_real_server, on_each_server};
+use super::ground::{Deletion, in_db_0, keyspace, only_gone};
+use crate::support::{Bigkeys, Exit, Lab, ServerKind, on_each_real_server, on_each_server};
 
 /// A server with a user `limited`, some keys to go, and some to stay.
 fn lab(kind: ServerKind, rules: &str) -> Lab {
@@ -182,6 +182,16 @@ on_each_server! {
 }
 
 on_each_real_server! {
+    fn a_quarantine_that_may_not_move_deletes_nothing(kind) {
+        let lab = Lab::with(kind, |_, options| options.config("rename-command MOVE \"\""));
+        fill(&lab);
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        let done = lab.delete(["go:string", "--method", "quarantine", "--quarantine-db", "9"]).exits(Exit::Partial);
+        done.became("go:string", "denied");
+        only_gone(&before, &keyspace(&redis), &BTreeSet::new(), &done.scene());
+    }
+
     fn commands_that_were_renamed_away_are_done_without(kind) {
         for commands in [&["UNLINK", "EVAL", "RENAMENX"][..], &["WATCH", "EVAL"]] {
             let lab = Lab::with(kind, |_, options| {
@@ -195,6 +205,90 @@ on_each_real_server! {
             let before = keyspace(&redis);
             let done = lab.delete(["stay:set", "stay:hash", "--method", "chunked"]).exits(Exit::Done);
             only_gone(&before, &keyspace(&redis), &in_db_0(["stay:set", "stay:hash"]), &format!("{commands:?}\n{}", done.scene()));
+        }
+    }
+}
+
+/// The words of the rule that a command prints.
+#[track_caller]
+fn printed_rule(lab: &Lab, verb: &str, args: &[&str]) -> Vec<String> {
+    let command = lab.bigkeys_bare([verb, "--print-acl"]);
+    let rule = args.iter().fold(command, Bigkeys::arg).stdout();
+    rule.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Makes a user with exactly this rule.
+#[track_caller]
+fn user_with(lab: &Lab, name: &str, rule: &[String]) {
+    let mut command = vec!["ACL", "SETUSER", name, "reset", "on", ">pw"];
+    command.extend(rule.iter().map(String::as_str));
+    lab.redis().call(&command).is("OK");
+}
+
+on_each_server! {
+    fn the_printed_rule_is_enough_for_all_that_delete_does(kind) {
+        let all = [&COLLECTIONS[..], &["go:string"]].concat();
+        for (args, keys) in [
+            (&["--match", "go:*"][..], &all[..]),
+            (&["--method", "chunked", "--match", "go:*", "--min-elements", "2"], &COLLECTIONS),
+            (&["--method", "pad", "go:hash", "go:set", "go:list", "go:zset"], &COLLECTIONS[..4]),
+            (&["--method", "unlink", "--db", "0", "go:string", "go:stream"], &["go:string", "go:stream"]),
+            (&["--method", "quarantine", "--quarantine-db", "9", "--match", "go:s*"], &["go:set", "go:string", "go:stream"]),
+            (&["--method", "expire", "--expire-after", "1000s", "--match", "go:string"], &["go:string"]),
+        ] {
+            let lab = Lab::start(kind);
+            fill(&lab);
+            let redis = lab.redis();
+            let rule = printed_rule(&lab, "delete", args);
+            user_with(&lab, "deleter", &rule);
+            let before = keyspace(&redis);
+            let deletion = args.iter().fold(lab.delete([]).user("deleter"), Deletion::arg);
+            let done = deletion.exits(Exit::Done);
+            done.audit_is_sound();
+            let result = if args.contains(&"expire") { "expiring" } else { "deleted" };
+            assert_eq!(done.with_result(result), in_db_0(keys), "{rule:?}\n{}", done.scene());
+            for row in done.rows("outcome") {
+                let detail = row["detail"].as_str().unwrap_or_default();
+                assert!(!detail.contains("not to be had"), "{rule:?}: {row}");
+            }
+            if result == "deleted" {
+                only_gone(&before, &keyspace(&redis), &in_db_0(keys), &done.scene());
+            }
+            // It is a rule for these keys, and for deleting.
+            let other = lab.redis();
+            other.call(&["AUTH", "deleter", "pw"]);
+            for command in [&["GET", "stay:string"][..], &["SET", "go:string", "w"], &["FLUSHALL"], &["KEYS", "*"], &["UNLINK", "stay:set"]] {
+                assert!(other.try_call(command).error_text().is_some(), "{command:?} by {rule:?}");
+            }
+        }
+    }
+
+    fn the_rule_of_a_scan_deletes_nothing(kind) {
+        let lab = Lab::start(kind);
+        fill(&lab);
+        let redis = lab.redis();
+        user_with(&lab, "scanner", &printed_rule(&lab, "scan", &[]));
+        let before = keyspace(&redis);
+        for method in [&[][..], &["--method", "unlink"], &["--method", "chunked"], &["--method", "expire"]] {
+            let deletion = lab.delete(["--match", "go:*"]).user("scanner");
+            let done = method.iter().fold(deletion, Deletion::arg).exits(Exit::Partial);
+            assert_eq!(done.with_result("deleted").len() + done.with_result("expiring").len(), 0, "{}", done.scene());
+            assert_eq!(keyspace(&redis), before, "{method:?}\n{}", done.scene());
+        }
+        // A preview is for reading.
+        let preview = lab.bigkeys(["delete", "--match", "go:*", "--rate", "max", "--user", "scanner"]);
+        drop(preview.env("REDISCLI_AUTH", "pw").exits(Exit::Done).never_says("refuse"));
+    }
+
+    fn a_stream_whose_groups_are_closed_is_left_whole(kind) {
+        let lab = lab(kind, "~* +@all -xinfo");
+        let redis = lab.redis();
+        let before = keyspace(&redis);
+        for method in [&[][..], &["--method", "chunked"]] {
+            let deletion = lab.delete(["go:stream"]).user("limited");
+            let done = method.iter().fold(deletion, Deletion::arg).exits(Exit::Partial);
+            done.left("go:stream", "no-method");
+            assert_eq!(keyspace(&redis), before, "{}", done.scene());
         }
     }
 }

@@ -14,3 +14,4 @@ mod manners;
 pub(crate) mod observe;
 mod oracle;
 mod permissions;
+mod services;

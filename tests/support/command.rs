@@ -212,6 +212,14 @@ impl Running {
         line.trim().trim_end_matches("kB").trim().parse().ok()
     }
 
+    /// Returns what the system knows of it under this name (`cmdline`, `environ`), and who may read that.
+    /// `None`: this is no Linux.
+    pub(crate) fn proc_file(&self, name: &str) -> Option<(Vec<u8>, std::fs::Permissions)> {
+        let path = format!("/proc/{}/{name}", self.child.id());
+        let permissions = std::fs::metadata(&path).ok()?.permissions();
+        Some((std::fs::read(&path).ok()?, permissions))
+    }
+
     /// Waits until the command ends.
     ///
     /// # Panics

@@ -160,6 +160,12 @@ pub struct RunArgs {
     #[arg(long)]
     pub lazy_expire_while_running: bool,
 
+    /// Print the smallest ACL rule it needs, and exit
+    ///
+    /// It is the rule for these flags, with --safe or without, as arguments of ACL SETUSER. No server is asked.
+    #[arg(long)]
+    pub print_acl: bool,
+
     /// Form of stdout [default: table on a terminal, else csv]
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
     pub format: Option<DeleteFormat>,

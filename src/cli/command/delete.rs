@@ -20,11 +20,12 @@ use crate::cli::progress::ProgressView;
 use crate::cli::surroundings::Surroundings;
 use crate::engine::delete::{
     Audit, AuditRecord, DeleteConfig, DeleteEvent, DeleteReport, Excerpt, ExecuteError, LazyExpire, Limits,
-    MethodOptions, Operator, Place, PlanFile, PlanLine, Planned, Protection, RecordKind, Row, RowForm,
-    RowWriter, SelectError, Selection, Totals, Unfinished, execute, new_run_id, plan, write_plan,
-    write_report,
+    MethodOptions, Named, Operator, Place, PlanFile, PlanLine, Planned, Protection, RecordKind, Row, RowForm,
+    RowWriter, SelectError, Selection, Totals, Unfinished, acl_remarks, acl_rule, execute, new_run_id, plan,
+    write_plan, write_report,
 };
 use crate::engine::event::{Event, Stop};
+use crate::engine::key::KeyName;
 use crate::engine::live::Address;
 use crate::engine::report::TableStyle;
 use crate::engine::risk::Thresholds;
@@ -49,6 +50,9 @@ pub(in crate::cli) fn delete(
     around: &Surroundings,
     console: &Console,
 ) -> Result<Exit, CommandError> {
+    if args.run.print_acl {
+        return print_acl(args, around, console);
+    }
     let (stdout, unwritten) = console::stdout();
     delete_to(args, around, console, Box::new(stdout), &unwritten)
 }
@@ -61,7 +65,8 @@ pub(super) fn delete_to(
     rows: Box<dyn Write>,
     unwritten: &TakeBack,
 ) -> Result<Exit, CommandError> {
-    let settled = settle(args, around)?;
+    check_selection(args)?;
+    let settled = settle(args, around, |prompt| rpassword::prompt_password(prompt))?;
     for warning in &settled.warnings {
         console.warn(warning);
     }
@@ -540,10 +545,29 @@ fn default_audit(run_id: &str) -> PathBuf {
     PathBuf::from(format!("bigkeys-audit-{now}-{}.csv", &run_id[..6]))
 }
 
-fn settle(args: &DeleteArgs, around: &Surroundings) -> Result<Settled, CommandError> {
+fn print_acl(args: &DeleteArgs, around: &Surroundings, console: &Console) -> Result<Exit, CommandError> {
+    // No server is asked, so nobody is asked for a password either.
+    let Settled { config, db, .. } = settle(args, around, |_| Ok(String::new()))?;
+    for remark in acl_remarks() {
+        console.note(&remark);
+    }
+    let keys: Vec<KeyName> = args.selection.keys.iter().map(|key| key.0.clone()).collect();
+    let named = match (&args.selection.from, &args.run.resume, &keys[..]) {
+        (None, None, []) => Named::ByFilter,
+        (None, None, keys) => Named::Keys(keys, db),
+        _ => Named::InFile,
+    };
+    console::print(format!("{}\n", acl_rule(&config, named)).as_bytes())
+}
+
+/// Settles what was typed with terminal and environment. `ask` prompts for a password.
+fn settle(
+    args: &DeleteArgs,
+    around: &Surroundings,
+    ask: impl FnMut(&str) -> io::Result<String>,
+) -> Result<Settled, CommandError> {
     check_pace(&args.pace)?;
-    check_selection(args)?;
-    let connection = connect::settle(&args.connect, around, |prompt| rpassword::prompt_password(prompt))?;
+    let connection = connect::settle(&args.connect, around, ask)?;
     let Ok([target]) = <[Target; 1]>::try_from(connection.targets) else {
         return Err(CommandError::usage("keys are deleted on one server, cluster or group at a time")
             .hint("run it once for each: --from takes the rows of one scan each time"));

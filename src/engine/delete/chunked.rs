@@ -438,6 +438,8 @@ impl Work<'_, '_, '_> {
     // ---- streams
 
     async fn cut_stream(&mut self) -> Result<(), Break> {
+        // First: where they are not told, nothing was taken from it yet.
+        let groups = self.groups().await?;
         let mut sizer = ChunkSizer::new(10_000.min(self.first_count() * 20), 1, 1_000_000);
         let mut left = self.length().await?;
         while left > 0 {
@@ -452,7 +454,7 @@ impl Work<'_, '_, '_> {
             }
             left = keep;
         }
-        for group in self.groups().await? {
+        for group in groups {
             self.acknowledge_all(&group).await?;
             let (_, cost) = self.ask(&self.on_name(&["XGROUP", "DESTROY"]).arg(&group)).await?;
             self.chunk_done(0, cost);

@@ -13,7 +13,7 @@ use super::plan::PlannedKey;
 use super::recheck::is_eval_refusal;
 use super::run::{ATTEMPTS_MAX, Run, told};
 use super::script::{self, Act, Done};
-use super::session::{Halt, Meaning, PendingAll, meaning};
+use super::session::{Halt, Meaning, PendingAll, is_kept_from_scripts, meaning};
 
 /// Small keys that go together.
 struct Lot<'b> {
@@ -33,6 +33,8 @@ struct Lot<'b> {
 struct Settled<'b> {
     keys: &'b [PlannedKey],
     done: Vec<Option<Done>>,
+    /// Those that the script could not look at.
+    by_itself: Vec<&'b PlannedKey>,
     /// What all of them have in common.
     shared: KeyOutcome,
     /// The connection broke, and something was sent again.
@@ -77,10 +79,15 @@ impl Run<'_> {
                     Err(why) => halt = Some(why),
                 }
             }
-            if let Some(settled) = settled
-                && let Err(why) = self.write_down(settled)
-            {
+            let Some(mut settled) = settled else { continue };
+            let by_itself = std::mem::take(&mut settled.by_itself);
+            if let Err(why) = self.write_down(settled) {
                 halt.get_or_insert(why);
+            }
+            for planned in by_itself {
+                if halt.is_none() {
+                    halt = Box::pin(self.one(&Todo { planned: planned.clone(), begun: None })).await.err();
+                }
             }
         }
         halt.map_or(Ok(()), Err)
@@ -170,6 +177,15 @@ impl Run<'_> {
         }
         self.sizer.observe(lot.keys.len() as u64, cost);
         self.session.rest(cost).await;
+        let mut by_itself = Vec::new();
+        for (planned, done) in lot.keys.iter().zip(&mut lot.done) {
+            // Nothing was done to it: the check comes first.
+            if matches!(done, Some(Done::Refused(message)) if is_kept_from_scripts(message)) {
+                self.session.access.eval = false;
+                by_itself.push(planned);
+                *done = Some(Done::ByItself);
+            }
+        }
         let shared = KeyOutcome {
             result: KeyResult::Deleted,
             detail: None,
@@ -178,7 +194,7 @@ impl Run<'_> {
             elapsed: lot.began.elapsed(),
             victim_max: self.session.canary().take_max(),
         };
-        Ok(Some(Settled { keys: lot.keys, done: lot.done, shared, is_repeat: attempt > 1 }))
+        Ok(Some(Settled { keys: lot.keys, done: lot.done, by_itself, shared, is_repeat: attempt > 1 }))
     }
 
     /// Returns the replies to the scripts of a lot, which are sent if they were not. `None`: EVAL is not to be had.
@@ -217,11 +233,13 @@ impl Run<'_> {
 
     /// Writes down what became of a lot: all of it, whoever wants to stop meanwhile.
     fn write_down(&mut self, settled: Settled<'_>) -> Result<(), Halt> {
-        let Settled { keys, done, shared, is_repeat } = settled;
+        let Settled { keys, done, shared, is_repeat, .. } = settled;
         let mut halt = None;
         for (planned, done) in keys.iter().zip(done) {
             let (result, detail) = match done {
                 Some(Done::Acted) => (KeyResult::Deleted, None),
+                // Its turn comes.
+                Some(Done::ByItself) => continue,
                 // Another server's: it is found again there.
                 None => {
                     self.session.shared.leave_to_another(planned.bytes.unwrap_or(0));

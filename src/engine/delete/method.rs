@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use crate::engine::key::{Encoding, Expiry, KeyFacts, Kind, ListNodeLimit, ServerProfile};
+use crate::engine::key::{
+    Access, Encoding, Expiry, KeyFacts, Kind, ListNodeLimit, Permission, ServerProfile,
+};
 use crate::engine::live::WriteAccess;
 use crate::engine::risk::{Effect, LAZYFREE_THRESHOLD, Level, Verdict};
 
@@ -228,6 +230,9 @@ impl Case<'_> {
             }
             Method::Pad if !self.can_be_padded() => return Err(format!("a {kind} cannot be padded here")),
             Method::Pad => chosen(method, PAD_MS, "asked for"),
+            Method::Chunked if *kind == Kind::Stream && !self.can_chunk() => {
+                return Err("a stream is taken apart group by group, and XINFO is not to be had".to_owned());
+            }
             Method::Chunked if !self.can_chunk() => {
                 return Err(format!("a {kind} cannot be taken apart in chunks"));
             }
@@ -287,7 +292,15 @@ impl Case<'_> {
     }
 
     fn can_chunk(&self) -> bool {
-        matches!(self.facts.kind, Kind::List | Kind::Set | Kind::Zset | Kind::Hash | Kind::Stream)
+        match self.facts.kind {
+            Kind::List | Kind::Set | Kind::Zset | Kind::Hash => true,
+            // Its groups have to be known by name; what has no answer yet is asked again.
+            Kind::Stream => !matches!(
+                self.server.access.get(&Access::Xinfo),
+                Some(Permission::Denied | Permission::Unsupported)
+            ),
+            _ => false,
+        }
     }
 
     fn can_be_padded(&self) -> bool {
@@ -421,6 +434,17 @@ mod tests {
                 (Err(why), Err(part)) => assert!(why.contains(part), "{name}: {why}"),
                 _ => panic!("{name}: {choice:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_stream_whose_groups_nobody_tells_is_left_alone() {
+        let mut server = redis(7, 0, 15);
+        server.access.insert(Access::Xinfo, Permission::Denied);
+        let facts = KeyFacts { stream: None, ..blind_stream() };
+        for (forced, part) in [(None, "--method unlink"), (Some(Method::Chunked), "XINFO")] {
+            let choice = chosen_on(server.clone(), &facts, ALL, &options(forced, None));
+            assert!(choice.as_ref().is_err_and(|why| why.contains(part)), "{choice:?}");
         }
     }
 

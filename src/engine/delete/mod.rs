@@ -10,6 +10,7 @@
 //! when to `hold`; `recheck` is the look right before the first write, in a `script` where the server allows
 //! them; `chunked` takes collections apart. `audit` writes all of it down, and `resume` reads it back.
 
+mod acl;
 mod audit;
 mod chunked;
 mod config;
@@ -35,6 +36,7 @@ mod session;
 mod sizer;
 mod tombstone;
 
+pub use acl::{Named, acl_remarks, acl_rule};
 pub use audit::{Audit, AuditError, AuditReader, AuditRecord, KeyResult, PlanFile, RecordKind, RunSettings};
 pub use config::{DeleteConfig, Limits, Operator};
 pub use event::{DeleteEvent, DeleteProgress, KeyOutcome};

@@ -11,7 +11,7 @@ use crate::engine::live::{Command, LinkError, Refusal, Reply, Value, accept, rep
 
 use super::expect::{Change, Expected, Seen, Size};
 use super::script::{self, Act, Done, PADS};
-use super::session::{Session, is_command_refusal};
+use super::session::{Session, is_command_refusal, is_kept_from_scripts};
 
 /// Proof that a key was the key of the plan right before the first write to it. `execute` and `chunked` do
 /// nothing without one.
@@ -53,7 +53,9 @@ impl From<Done> for Acted {
             Done::Taken => Self::Taken,
             Done::Occupied(keys) => Self::Occupied(keys),
             Done::Refused(message) => Self::Refused(message),
-            Done::Unreadable => Self::Refused("the answer of the script makes no sense".to_owned()),
+            Done::Unreadable | Done::ByItself => {
+                Self::Refused("the answer of the script makes no sense".to_owned())
+            }
         }
     }
 }
@@ -75,12 +77,13 @@ pub(super) async fn act(
             Err(refusal) if is_eval_refusal(&refusal) => session.access.eval = false,
             reply => {
                 let done = script::read(reply, &[expected]).pop().unwrap_or(Done::Unreadable);
-                return Ok(match done.into() {
+                match done.into() {
                     Acted::Confirmed(confirmed) => {
-                        Acted::Confirmed(Confirmed { cost: answer.cost, ..confirmed })
+                        return Ok(Acted::Confirmed(Confirmed { cost: answer.cost, ..confirmed }));
                     }
-                    acted => acted,
-                });
+                    Acted::Refused(message) if is_kept_from_scripts(&message) => session.access.eval = false,
+                    acted => return Ok(acted),
+                }
             }
         }
     }

@@ -53,6 +53,8 @@ pub(super) enum Done {
     Occupied(u64),
     /// The server refused something.
     Refused(String),
+    /// The script could not look at it, and it was dealt with without.
+    ByItself,
     /// The reply makes no sense.
     Unreadable,
 }

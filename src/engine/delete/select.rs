@@ -10,7 +10,9 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::event::{Event, Stop};
-use crate::engine::key::{Allocator, Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason};
+use crate::engine::key::{
+    Access, Allocator, Encoding, Expiry, KeyName, Kind, Role, ServerProfile, SkipReason,
+};
 use crate::engine::live::{Link, LinkError, WriteAccess, probe_writes};
 use crate::engine::report::{
     Completeness, FindingReader, IncompleteReason, ListedKey, ReadError, ScanReport,
@@ -244,6 +246,13 @@ pub async fn plan(
             "{expiring} of these keys have a time to live, and lazyfree-lazy-expire is no: one that expires under \
              our hands stalls everybody for up to {expiring_ms_max:.0} ms; --lazy-expire-while-running prevents it"
         ));
+    }
+    if acts && !profile.allows(Access::Info) {
+        warnings.push(
+            "INFO is refused: nobody knows whether the server is loading, forking or behind with its replicas, \
+             and nothing is held back for that; a PING still tells what others wait"
+                .to_owned(),
+        );
     }
     if names.as_ref().is_some_and(|names| names.is_cut) {
         warnings.push("the file says that its scan was partial: other keys may match as well".to_owned());

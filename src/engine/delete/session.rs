@@ -10,7 +10,7 @@ use crate::engine::event::Stop;
 use crate::engine::key::{KeyName, ServerProfile};
 use crate::engine::live::{
     Canary, Command, Endpoint, Link, LinkError, Refusal, RefusalKind, Reply, ServerState, WriteAccess,
-    run_id, select,
+    names_no_command, run_id, select,
 };
 use crate::engine::pace::Pacer;
 
@@ -406,12 +406,14 @@ impl<'a> Session<'a> {
             return Ok(Ok(()));
         }
         let selected = select(&self.link, db).await?;
-        // Servers of one database may not know SELECT.
-        if selected.is_ok() || db == 0 {
-            self.db = Some(db);
-            return Ok(Ok(()));
+        // Servers of one database may not know SELECT; a connection that never selected another is in 0.
+        let is_needless =
+            |refusal: &Refusal| db == 0 && self.db.is_none() && refusal.kind != RefusalKind::NotNow;
+        if selected.as_ref().is_err_and(|refusal| !is_needless(refusal)) {
+            return Ok(selected);
         }
-        Ok(selected)
+        self.db = Some(db);
+        Ok(Ok(()))
     }
 
     /// Returns whether the connection is in this database for sure.
@@ -530,6 +532,7 @@ pub(super) fn meaning(message: &str) -> Meaning {
         || has("ACL failure")
         || has("has no permissions")
         || has("can't run this command")
+        || names_no_command(message)
     {
         Meaning::Denied
     } else if has("LOADING") || has("BUSY ") || has("MASTERDOWN") || has("TRYAGAIN") || has("CLUSTERDOWN") {
@@ -537,6 +540,12 @@ pub(super) fn meaning(message: &str) -> Meaning {
     } else {
         Meaning::Failed
     }
+}
+
+/// Returns whether a script may not send a command that could be sent without one: some services keep MEMORY from
+/// scripts.
+pub(super) fn is_kept_from_scripts(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("not allowed from script")
 }
 
 /// Returns whether a refusal says that the command itself is not for this user or this server.

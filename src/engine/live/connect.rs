@@ -12,7 +12,7 @@ use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::endpoint::{Address, Endpoint};
+use super::endpoint::{Address, Endpoint, Secret};
 use super::reply::{Refusal, RefusalKind, accept};
 use super::tls;
 
@@ -54,12 +54,17 @@ pub enum ConnectErrorKind {
     NotRedis(String),
     /// It closed the connection without a word.
     Closed,
+    /// It answered PING and closed the connection at our next command, as some proxies do at one that they do
+    /// not pass on.
+    ClosedAtCommand(&'static str),
     /// `WRONGPASS`, or the older words for it.
     WrongPassword,
     /// `NOAUTH`: a password is needed and none was given.
     PasswordNeeded,
     /// A password was given to a server that has none.
     NoPasswordSet,
+    /// The server has no AUTH.
+    NoLogin,
     /// The user may not do even this much.
     NoPermission(String),
     /// `LOADING`, `BUSY` or alike, for as long as we were willing to wait.
@@ -102,11 +107,15 @@ impl fmt::Display for ConnectError {
                 write!(f, "{address} is no Redis or Valkey server: it answered {what}")
             }
             ConnectErrorKind::Closed => write!(f, "{address} closed the connection without an answer"),
+            ConnectErrorKind::ClosedAtCommand(command) => {
+                write!(f, "{address} answers PING, and closes the connection at {command}")
+            }
             ConnectErrorKind::WrongPassword => write!(f, "{address} refused the user name or the password"),
             ConnectErrorKind::PasswordNeeded => write!(f, "{address} asks for a password"),
             ConnectErrorKind::NoPasswordSet => {
                 write!(f, "{address} has no password set for the default user, and one was given")
             }
+            ConnectErrorKind::NoLogin => write!(f, "{address} takes no login: it does not know AUTH"),
             ConnectErrorKind::NoPermission(what) => write!(f, "no permission on {address}: {what}"),
             ConnectErrorKind::NotReady(what) => write!(f, "{address} is not ready: {what}"),
             ConnectErrorKind::Server(what) => write!(f, "{address} answered an error: {what}"),
@@ -216,7 +225,7 @@ async fn greet(endpoint: &Endpoint, stream: Box<dyn Stream>) -> Result<Connected
         }
         auth.arg(password.reveal());
         let reply = connection.send_packed_command(&auth).await.map_err(|error| explain(&error))?;
-        accept(reply).map_err(|refusal| auth_error(&refusal))?;
+        accept(reply).map_err(|refusal| auth_error(&refusal, password))?;
     }
     let reply = connection.send_packed_command(&redis::cmd("PING")).await.map_err(|error| explain(&error))?;
     match accept(reply) {
@@ -231,16 +240,20 @@ async fn greet(endpoint: &Endpoint, stream: Box<dyn Stream>) -> Result<Connected
     Ok(Connected { connection, driver })
 }
 
-fn auth_error(refusal: &Refusal) -> ConnectErrorKind {
+/// Reads the refusal of a login. Servers repeat arguments in some of their errors (`unknown command 'AUTH',
+/// with args beginning with: 's3cret'`), so that no error is passed on that may hold a part of the password.
+fn auth_error(refusal: &Refusal, password: &Secret) -> ConnectErrorKind {
     let message = refusal.message.as_str();
     if message.contains("without any password configured") || message.contains("no password is set") {
         ConnectErrorKind::NoPasswordSet
     } else if message.starts_with("WRONGPASS") || message.contains("invalid password") {
         ConnectErrorKind::WrongPassword
+    } else if refusal.kind == RefusalKind::UnknownCommand {
+        ConnectErrorKind::NoLogin
     } else if refusal.kind == RefusalKind::NotNow {
-        ConnectErrorKind::NotReady(refusal.message.clone())
+        ConnectErrorKind::NotReady(password.kept_out_of(message))
     } else {
-        ConnectErrorKind::Server(refusal.message.clone())
+        ConnectErrorKind::Server(password.kept_out_of(message))
     }
 }
 

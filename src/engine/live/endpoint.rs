@@ -40,6 +40,9 @@ impl fmt::Display for Address {
     }
 }
 
+/// So many characters of a password in a row may be in an error by chance: `ERR`.
+const REPEATED_CHARACTERS_MAX: usize = 3;
+
 /// A password. `Debug` hides it; there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -53,6 +56,20 @@ impl Secret {
     /// Returns the password, to be sent to the server and nowhere else.
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+
+    /// Returns what a server said about a login, without anything that may be a part of the password:
+    /// servers cut and escape what they repeat, so that any few characters in a row are too many.
+    pub(super) fn kept_out_of(&self, message: &str) -> String {
+        let characters: Vec<char> = self.0.chars().collect();
+        let is_repeated = characters
+            .windows(characters.len().clamp(1, REPEATED_CHARACTERS_MAX + 1))
+            .any(|part| message.contains(&part.iter().collect::<String>()));
+        if is_repeated {
+            "an error that repeats the password, which is not shown".to_owned()
+        } else {
+            message.to_owned()
+        }
     }
 }
 
@@ -121,5 +138,26 @@ impl Endpoint {
     #[must_use]
     pub fn at(&self, address: Address) -> Self {
         Self { address, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_unless_it_repeats_the_password() {
+        for (password, said, is_shown) in [
+            ("s3cret", "ERR no such user", true),
+            ("s3cret", "ERR s3cret is no password", false),
+            // Cut, as servers cut what they repeat.
+            ("a-long-password", "ERR unknown command 'AUTH', with args beginning with: 'a-long", false),
+            ("ERRATIC", "ERR no such user", true),
+            ("x", "ERR is `x` a password", false),
+            ("", "ERR no such user", true),
+        ] {
+            let told = Secret::new(password).kept_out_of(said);
+            assert_eq!(told == said, is_shown, "{password}: {told}");
+        }
     }
 }

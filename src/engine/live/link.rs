@@ -74,7 +74,7 @@ impl Link {
             address: endpoint.address.clone(),
             kind: match error {
                 LinkError::TimedOut(_) => super::ConnectErrorKind::TimedOut("first answer"),
-                LinkError::Dropped(why) => super::ConnectErrorKind::Io(why),
+                LinkError::Dropped(_) => super::ConnectErrorKind::ClosedAtCommand("CLIENT"),
             },
         })?;
         Ok(link)

@@ -37,6 +37,7 @@ pub use keysizes::{Keysizes, KeysizesRow};
 pub use link::{Link, LinkError};
 pub(crate) use random::random;
 pub use redis::Value;
+pub(crate) use reply::names_no_command;
 pub use reply::{Refusal, RefusalKind, Reply, count as reply_count, text as reply_text};
 pub(crate) use reply::{accept, bytes as reply_bytes, field as reply_field};
 pub use state::{Monitors, ServerState};

@@ -40,10 +40,12 @@ impl Refusal {
     pub(crate) fn from_server(error: &redis::ServerError) -> Self {
         let code = error.code();
         let detail = error.details().unwrap_or_default();
-        let lower = detail.to_ascii_lowercase();
+        let message = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
         let kind = match error.kind() {
-            Some(ServerErrorKind::NoPerm) if lower.contains("to run the") => RefusalKind::CommandDenied,
-            Some(ServerErrorKind::NoPerm) => RefusalKind::KeyDenied,
+            // Each server has words of its own for a command. For a key or a channel all of them say
+            // "access", and a database is no command either.
+            Some(ServerErrorKind::NoPerm) if detail.contains("access") => RefusalKind::KeyDenied,
+            Some(ServerErrorKind::NoPerm) => RefusalKind::CommandDenied,
             Some(ServerErrorKind::Moved | ServerErrorKind::Ask) => RefusalKind::Moved,
             Some(
                 ServerErrorKind::BusyLoading
@@ -54,19 +56,32 @@ impl Refusal {
             _ if code == "WRONGTYPE" => RefusalKind::WrongType,
             _ if code == "BUSY" => RefusalKind::NotNow,
             _ if code == "NOAUTH" => RefusalKind::AuthNeeded,
-            _ if lower.contains("unknown command")
-                || lower.contains("unknown subcommand")
-                || lower.contains("command not allowed")
-                || lower.contains("not supported")
-                || lower.contains("unsupported") =>
-            {
-                RefusalKind::UnknownCommand
-            }
+            _ if names_no_command(&message) => RefusalKind::UnknownCommand,
             _ => RefusalKind::Other,
         };
-        let message = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
         Self { kind, message }
     }
+}
+
+/// What servers, services and proxies say of a command that they do not have, or have switched off.
+/// `docs/services.md` says who says which.
+const NO_SUCH_COMMAND: [&str; 8] = [
+    "unknown command",
+    "unknown subcommand",
+    "unknown redis command",
+    "command not allowed",
+    "command is not allowed",
+    "command is not available",
+    "not supported",
+    "unsupported",
+];
+
+/// Returns whether an error says that there is no such command. All of it counts: a proxy may leave the
+/// code out that an error begins with (`unsupported command 'scan'`).
+pub(crate) fn names_no_command(message: &str) -> bool {
+    let lower = message.to_ascii_lowercase();
+    // A write under maxmemory: "OOM command not allowed when used memory > 'maxmemory'".
+    !lower.starts_with("oom ") && NO_SUCH_COMMAND.iter().any(|words| lower.contains(words))
 }
 
 impl std::fmt::Display for Refusal {
@@ -123,5 +138,49 @@ pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
             pairs.iter().find(|(key, _)| text(key).is_some_and(|found| found == name)).map(|(_, value)| value)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(line: &str) -> RefusalKind {
+        let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error is a reply");
+        accept(reply).expect_err("it is an error").kind
+    }
+
+    #[test]
+    fn each_server_has_its_own_words_for_a_command_that_it_refuses() {
+        for line in [
+            "ERR unknown command 'memory', with args beginning with: 'USAGE' 'k' ",
+            "ERR unknown command `CLIENT`, with args beginning with: `SETNAME`, `bigkeys`, ",
+            "ERR Unknown subcommand or wrong number of arguments for 'NO-TOUCH'. Try CLIENT HELP.",
+            "ERR Command is not available: 'OBJECT'. See https://upstash.com/docs/redis/overall/rediscompatibility for details",
+            "unsupported command 'scan'",
+            "ERR unsupported command 'scan'",
+            "ERR This Redis command is not allowed from script script: 1, on @user_script:4.",
+        ] {
+            assert_eq!(kind(line), RefusalKind::UnknownCommand, "{line}");
+        }
+        for line in [
+            "NOPERM this user has no permissions to run the 'memory' command or its subcommand",
+            "NOPERM User limited has no permissions to run the 'memory|usage' command",
+            "NOPERM this command is closed",
+        ] {
+            assert_eq!(kind(line), RefusalKind::CommandDenied, "{line}");
+        }
+        for line in [
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "NOPERM No permissions to access a key",
+            "NOPERM No permissions to access a channel",
+        ] {
+            assert_eq!(kind(line), RefusalKind::KeyDenied, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_memory_has_its_commands_all_the_same() {
+        assert_eq!(kind("OOM command not allowed when used memory > 'maxmemory'."), RefusalKind::Other);
     }
 }

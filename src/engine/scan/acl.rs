@@ -3,6 +3,8 @@
 //! A server refuses a rule that names a command it does not have, so the rule holds what every server
 //! from 6.0 on knows, and what newer ones have besides is told apart.
 
+use crate::engine::key::KeyName;
+
 use super::config::{Databases, ScanConfig};
 
 /// What each scan sends, on servers of any age. None of them writes.
@@ -39,18 +41,57 @@ const NEWER: [(&str, &str); 3] = [
     ("arcount", "from Redis 8.8, for arrays"),
 ];
 
+/// Which keys a rule is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AclKeys<'a> {
+    /// Every key.
+    All,
+    /// Those that match one of these.
+    Globs(&'a [Vec<u8>]),
+    /// These.
+    Names(&'a [KeyName]),
+}
+
+/// Returns the patterns of a rule. All keys, where one of them cannot be written: a rule has no way to quote
+/// a blank.
+pub(crate) fn acl_key_patterns(keys: AclKeys<'_>) -> Vec<String> {
+    let writable = |bytes: &[u8]| {
+        let is_writable =
+            !bytes.is_empty() && bytes.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'".contains(byte));
+        is_writable.then(|| String::from_utf8_lossy(bytes).into_owned())
+    };
+    let patterns: Option<Vec<String>> = match keys {
+        AclKeys::All => None,
+        AclKeys::Globs(globs) => globs.iter().map(|glob| Some(format!("~{}", writable(glob)?))).collect(),
+        AclKeys::Names(names) => {
+            names.iter().map(|name| Some(format!("~{}", literal(&writable(name.as_bytes())?)))).collect()
+        }
+    };
+    patterns.filter(|patterns| !patterns.is_empty()).unwrap_or_else(|| vec!["~*".into()])
+}
+
+/// Returns the glob that matches this name and no other.
+fn literal(name: &str) -> String {
+    let mut glob = String::with_capacity(name.len());
+    for character in name.chars() {
+        if "*?[]\\".contains(character) {
+            glob.push('\\');
+        }
+        glob.push(character);
+    }
+    glob
+}
+
+/// Returns what a scan sends that reads, on servers of any age.
+pub(crate) fn acl_reading_commands() -> impl Iterator<Item = &'static str> {
+    COMMANDS.into_iter().chain(HELPFUL)
+}
+
 /// Returns the smallest rule that lets a user do this scan, as arguments of `ACL SETUSER`.
 pub fn acl_rule(config: &ScanConfig) -> String {
     let mut words = vec!["resetkeys".to_owned(), "-@all".to_owned()];
-    let globs = &config.filter.globs;
-    // A pattern with a blank in it cannot be written in a rule, and SCAN shows all names anyway.
-    let writable = |glob: &Vec<u8>| glob.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'".contains(byte));
-    if globs.is_empty() || !globs.iter().all(writable) {
-        words.push("~*".into());
-    } else {
-        words.extend(globs.iter().map(|glob| format!("~{}", String::from_utf8_lossy(glob))));
-    }
-    words.extend(COMMANDS.iter().chain(&HELPFUL).map(|command| format!("+{command}")));
+    words.extend(acl_key_patterns(AclKeys::Globs(&config.filter.globs)));
+    words.extend(acl_reading_commands().map(|command| format!("+{command}")));
     if config.targets.iter().any(|target| target.databases != Databases::Only(vec![0])) {
         words.push("+select".into());
     }
@@ -75,4 +116,21 @@ pub fn acl_remarks() -> Vec<String> {
         "without a permission the scan still runs: it says which it missed, and leaves unknown what it could not ask"
             .to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_for_the_keys_that_were_meant_or_for_all() {
+        let names = |names: &[&str]| names.iter().map(|name| KeyName::from(*name)).collect::<Vec<_>>();
+        let patterns = |keys: &[&str]| acl_key_patterns(AclKeys::Names(&names(keys)));
+        assert_eq!(patterns(&["a:1", "b*[x]?"]), ["~a:1", "~b\\*\\[x\\]\\?"]);
+        assert_eq!(patterns(&["a:1", "with a blank"]), ["~*"]);
+        assert_eq!(patterns(&["\u{e9}"]), ["~*"]);
+        assert_eq!(acl_key_patterns(AclKeys::Globs(&[b"a:*".to_vec()])), ["~a:*"]);
+        assert_eq!(acl_key_patterns(AclKeys::Globs(&[])), ["~*"]);
+        assert_eq!(acl_key_patterns(AclKeys::All), ["~*"]);
+    }
 }

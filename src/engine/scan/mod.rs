@@ -21,6 +21,7 @@ mod select;
 mod walk;
 mod window;
 
+pub(crate) use acl::{AclKeys, acl_key_patterns, acl_reading_commands};
 pub use acl::{acl_remarks, acl_rule};
 pub use config::{Count, Databases, Filter, Preference, ScanConfig, Target, TargetKind, TtlFilter};
 pub(crate) use deployment::ask_sentinels;
