@@ -18,12 +18,13 @@ const REMOVE: [&str; 2] = ["unlink", "del"];
 const PAD: [&str; 8] = ["rpush", "sadd", "zadd", "hset", "ltrim", "srem", "zrem", "hdel"];
 
 /// Taking apart under another name.
-const CHUNKED: [&str; 12] = [
+const CHUNKED: [&str; 13] = [
     "renamenx",
     "persist",
     "sscan",
     "srem",
     "hscan",
+    "hkeys",
     "hdel",
     "zremrangebyrank",
     "ltrim",
