@@ -103,14 +103,17 @@ impl<'a> Cluster<'a> {
             });
             let scanned = join_all(each).await;
             let in_migration_before = self.in_migration.clone();
-            self.look_around().await;
+            // Where nobody tells who holds what by now, nothing is covered for sure.
+            let is_known = self.look_around().await;
             let before = covered.len();
             for (part, scan) in parts.iter().zip(scanned) {
                 match scan {
                     Ok(mut scan) if scan.ended.is_none() => {
+                        let held =
+                            if is_known { self.map.slots_beside(&part.id) } else { SlotSet::default() };
                         let stayed = part
                             .slots
-                            .and(&self.map.slots_beside(&part.id))
+                            .and(&held)
                             .without(&scan.done.moved)
                             .without(&in_migration_before)
                             .without(&self.in_migration);
@@ -157,6 +160,9 @@ impl<'a> Cluster<'a> {
         }
         let missing = wanted.without(&covered);
         let is_sample = self.config.sample_keys.is_some();
+        if is_sample && let Some(error) = &first_error {
+            let _ = chorus.warn(format!("{error}: its keys are not in the sample"));
+        }
         let coverage = (!is_sample).then(|| Coverage {
             target: self.target.endpoint.address.to_string(),
             slots_wanted: wanted.len(),
@@ -215,8 +221,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Finds out anew who holds what. Where nobody knows, everything stays as it was.
-    async fn look_around(&mut self) {
+    /// Finds out anew who holds what. Returns whether anybody tells; if not, everything stays as it was.
+    async fn look_around(&mut self) -> bool {
         let named = &self.target.endpoint.address;
         let addresses: Vec<Address> = self.map.addresses().chain([named]).cloned().collect();
         for address in addresses {
@@ -227,9 +233,10 @@ impl<'a> Cluster<'a> {
             {
                 self.map = map;
                 self.in_migration = self.slots_in_migration().await;
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Asks every primary which of its slots are on their way.
