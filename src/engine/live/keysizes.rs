@@ -1,13 +1,15 @@
 //! `INFO keysizes` (Redis >= 8.0): histograms of key sizes that the server keeps, so that one O(1) call
 //! says how many big keys there must be.
 
+use serde::{Deserialize, Serialize};
+
 use redis::Value;
 
 use super::link::{Link, LinkError};
 use super::reply::text;
 
 /// One type's histogram in one database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeysizesRow {
     /// Database.
     pub db: u32,
@@ -26,7 +28,7 @@ impl KeysizesRow {
 }
 
 /// All histograms of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Keysizes {
     /// One row a database and type.
     pub rows: Vec<KeysizesRow>,
