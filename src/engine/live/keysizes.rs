@@ -23,7 +23,8 @@ pub struct KeysizesRow {
 impl KeysizesRow {
     /// Returns how many keys are at least this large. Exact when `at_least` is a power of two.
     pub fn keys_at_least(&self, at_least: u64) -> u64 {
-        self.bins.iter().filter(|(label, _)| *label >= at_least).map(|(_, keys)| keys).sum()
+        let bins = self.bins.iter().filter(|(label, _)| *label >= at_least);
+        bins.fold(0, |sum: u64, (_, keys)| sum.saturating_add(*keys))
     }
 }
 

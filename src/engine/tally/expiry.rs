@@ -188,7 +188,8 @@ impl ExpiryTally {
 
     /// Returns what a checkpoint holds of it.
     pub(super) fn store(&self) -> StoredExpiry {
-        let seconds = self.seconds.iter().map(|(&due, second)| (due, second.keys, second.allocations)).collect();
+        let seconds =
+            self.seconds.iter().map(|(&due, second)| (due, second.keys, second.allocations)).collect();
         StoredExpiry { buckets: self.buckets, seconds, keys_unwatched: self.keys_unwatched }
     }
 

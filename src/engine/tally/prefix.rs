@@ -146,7 +146,7 @@ impl PrefixTree {
         let mut nodes: Vec<Node> = Vec::with_capacity(stored.len().min(Self::NODES_MAX));
         let mut depths: Vec<usize> = Vec::with_capacity(nodes.capacity());
         for StoredPrefix { parent, segment, total, direct, other } in stored {
-            let (at, segment) = (nodes.len(), Box::from(segment.as_bytes()));
+            let (at, segment): (usize, Box<[u8]>) = (nodes.len(), segment.as_bytes().into());
             if at >= Self::NODES_MAX || segment.len() > Self::SEGMENT_BYTES_MAX + 1 {
                 return None;
             }
