@@ -154,7 +154,6 @@ on_each_server! {
     fn a_scan_that_was_interrupted_goes_on_to_the_same_end(kind) {
         let lab = Lab::start(kind);
         let expected = undisturbed(&lab);
-        let written = |redis: &Client| (redis.run("DBSIZE").int(), redis.info("total_writes_processed"));
         let before = lab.redis().run("DBSIZE").int();
         let (proxy, pages) = slow(&lab);
         for signals in [["INT", "INT"], ["KILL", "KILL"], ["INT", "KILL"]] {
@@ -175,7 +174,7 @@ on_each_server! {
             fs::create_dir(lab.path("out")).expect("the lab's folder is writable");
         }
         let redis = lab.redis();
-        assert_eq!(written(&redis).0, before);
+        assert_eq!(redis.run("DBSIZE").int(), before);
         for command in ["set", "del", "unlink", "expire", "hset"] {
             let stats = redis.run("INFO commandstats").text();
             let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
@@ -212,8 +211,8 @@ on_each_server! {
         lab.redis().run("SET only:here now").is("OK");
         let outcome = scan(&lab, proxy.port(), "--resume-scan").exits(Exit::Done);
         let outcome = outcome.stderr_has("run_id changed");
-        let scan = outcome.document();
-        assert!(scan.summary("/warnings").to_string().contains("scanned anew"));
+        let document = outcome.document();
+        assert!(document.summary("/warnings").to_string().contains("scanned anew"));
         let anew = found(&lab);
         assert_eq!(anew.keys_seen, 2063);
         assert_eq!(anew.findings.len(), 2063, "nothing of before, and nothing twice");
@@ -256,7 +255,6 @@ on_servers! {
         refused(resume().args(["--levels", "1,2,3,4"]), "--levels differs");
         refused(resume().args(["-o", "out/more.csv"]), "-o differs");
         refused(resume().args(["--sample", "10"]), "--sample");
-        refused(resume().args(["-u", "redis://127.0.0.1:1"]), "");
         refused(scan(&lab, proxy.port(), "--checkpoint"), "is there already");
         refused(lab.scan_at(lab.address().port(), FLAGS).args(["--db", "0,3", "--resume-scan", "out/checkpoint"]), "address differs");
         assert_eq!(proxy.connections(), connections, "nothing is sent");
@@ -275,9 +273,9 @@ on_servers! {
         assert_eq!(temporary.len(), 2);
         let held = fs::read(&temporary[0]).expect("it is there");
         fs::write(&temporary[0], &held[..10]).expect("it can be written");
-        drop(resume().exits_with([Exit::Failed, Exit::Usage]).stderr_has("cut off"));
+        drop(resume().start().finish().exits_with([Exit::Failed, Exit::Usage]).stderr_has("cut off"));
         fs::remove_file(&temporary[0]).expect("it is there");
-        drop(resume().exits_with([Exit::Failed, Exit::Usage]).stderr_has("what was written before"));
+        drop(resume().start().finish().exits_with([Exit::Failed, Exit::Usage]).stderr_has("what was written before"));
         // A name that leads elsewhere is not followed.
         let name = temporary[0].file_name().expect("it has one").to_string_lossy().into_owned();
         fs::write(lab.path("precious"), "untouched").expect("it can be written");
@@ -286,10 +284,14 @@ on_servers! {
         let body = body.replace(&name, "../precious");
         let head = head.rsplit_once(' ').expect("words").0;
         fs::write(lab.path("out/checkpoint"), format!("{head} {}\n{body}", body.len())).expect("it can be written");
-        drop(resume().exits_with([Exit::Failed, Exit::Usage]).stderr_has("did not make"));
+        drop(resume().start().finish().exits_with([Exit::Failed, Exit::Usage]).stderr_has("did not make"));
         assert_eq!(fs::read_to_string(lab.path("precious")).expect("it is there"), "untouched");
     }
 
+}
+
+on_servers! {
+    [redis_7_0 Redis70, bundled Bundled]
     fn a_filter_and_one_database_are_kept(kind) {
         let lab = Lab::start(kind);
         fill(&lab.redis());

@@ -142,6 +142,7 @@ impl<'w> Sink<'w> {
             Format::Ndjson => Box::new(NdjsonWriter::new(file.clone())),
         };
         self.outputs.push(Output { writer, file: Some(file), rows: held.rows });
+        self.is_settled = true;
         Ok(())
     }
 

@@ -157,7 +157,8 @@ pub(super) async fn scan_node(
         }
         let walked = match &mut named {
             Some(source) => walk.named(db, &mut **source).await,
-            None => walk.database(db, keys).await,
+            // On the heap: it is large, and every future around it would be.
+            None => Box::pin(walk.database(db, keys)).await,
         };
         match walked {
             Ok(()) => {}

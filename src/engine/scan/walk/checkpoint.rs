@@ -53,7 +53,7 @@ where
         databases: Vec<Database>,
         keysizes_before: Option<Keysizes>,
     ) {
-        self.keeper = Some(Keeper {
+        self.keeper = Some(Box::new(Keeper {
             period,
             kept_at: Instant::now(),
             databases,
@@ -61,7 +61,7 @@ where
             keysizes_before,
             sums_before: None,
             resumed: None,
-        });
+        }));
     }
 
     /// Goes on from a checkpoint of this server. `None`: it is none that this scan could have made.

@@ -144,7 +144,7 @@ pub(super) struct Walk<'a, F> {
     round_trips: u64,
     maybe_counted_twice: Option<String>,
     /// Checkpoints are made.
-    keeper: Option<Keeper>,
+    keeper: Option<Box<Keeper>>,
 }
 
 /// What a database adds to; put back when the database begins again.
