@@ -198,12 +198,7 @@ on_each_server! {
     fn a_server_that_restarted_or_is_another_is_scanned_anew(kind) {
         let mut lab = Lab::start(kind);
         let expected = undisturbed(&lab);
-        let pages = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&pages);
-        let proxy = Proxy::start(lab.address(), move |request| {
-            counter.fetch_add(usize::from(request.is("SCAN")), Ordering::SeqCst);
-            Action::Delay(Duration::from_millis(2))
-        });
+        let (proxy, pages) = slow(&lab);
         stopped(&lab, &proxy, &pages, "--checkpoint", 14, "INT");
         // It comes back empty: another server, as far as anybody can tell.
         lab.server_mut().restart();
@@ -217,7 +212,9 @@ on_each_server! {
         assert_eq!(anew.keys_seen, 2063);
         assert_eq!(anew.findings.len(), 2063, "nothing of before, and nothing twice");
         assert_eq!(anew.csv.len(), 2063);
-        assert_eq!(anew.top, expected.top);
+        // Sampled sizes are others: a restarted server hashes with another seed.
+        assert_eq!(anew.top[0]["key"], expected.top[0]["key"]);
+        assert_eq!(anew.top.len(), expected.top.len());
     }
 
     fn a_connection_that_is_lost_for_good_can_be_gone_on_from(kind) {
