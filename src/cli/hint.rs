@@ -24,6 +24,10 @@ pub(super) fn hint(error: &ScanError) -> &'static str {
         ScanError::Sentinel { .. } => {
             "the name is that of `sentinel monitor NAME`; the address is a Sentinel's, on port 26379 as a rule"
         }
+        ScanError::NoCheckpoints { .. } => {
+            "leave --checkpoint out, or scan one node after the other with --one-node"
+        }
+        ScanError::BadCheckpoint => "begin anew, with --checkpoint and another file",
         ScanError::Database { .. } => {
             "`INFO keyspace` lists the databases that hold keys; a cluster has only 0"
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::key::{KeyName, Kind, Skipped};
+use super::scan::Checkpoint;
 use super::tally::Finding;
 
 /// How far a scan is.
@@ -71,6 +72,10 @@ pub enum Event<'a> {
         /// The database that begins again.
         db: u32,
     },
+    /// All that was found so far is counted in this.
+    Checkpoint(&'a Checkpoint),
+    /// The checkpoint is of no use here: all findings come anew.
+    BegunAnew,
     /// Something that a person should read.
     Warning(String),
 }

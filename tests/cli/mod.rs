@@ -2,6 +2,7 @@
 
 #[cfg(feature = "server")]
 mod bundled;
+mod checkpoint;
 mod connect;
 mod delete_asks;
 mod delete_ends;

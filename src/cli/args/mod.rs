@@ -34,7 +34,7 @@ pub use filter::FilterArgs;
 pub use generate::CompletionsArgs;
 pub use output::{ConsoleArgs, OutputArgs, ProgressStyle};
 pub use pace::PaceArgs;
-pub use scan::{DepthArgs, ScanArgs};
+pub use scan::{DepthArgs, ResumeArgs, ScanArgs};
 pub use serve::ServeArgs;
 pub use url::{HOST_DEFAULT, PORT_DEFAULT, ServerUrl, UrlError};
 pub(crate) use url::{parse_host, redact};

@@ -1,10 +1,13 @@
 //! The flags of `scan`.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::Args;
 
 use crate::engine::scan::Count;
 
-use super::value::{parse_count_from_one, parse_count_u32, parse_scan_count};
+use super::value::{parse_count_from_one, parse_count_u32, parse_duration_not_zero, parse_scan_count};
 use super::{ConnectArgs, ConsoleArgs, FilterArgs, OutputArgs, PaceArgs};
 
 /// What was typed after `bigkeys scan`.
@@ -25,9 +28,40 @@ pub struct ScanArgs {
     /// What is said beside it.
     #[command(flatten)]
     pub console: ConsoleArgs,
+    /// How to go on another time.
+    #[command(flatten)]
+    pub resume: ResumeArgs,
     /// What is peculiar to `scan`.
     #[command(flatten)]
     pub depth: DepthArgs,
+}
+
+/// How to go on another time.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Resuming")]
+pub struct ResumeArgs {
+    /// Keep a file from which the scan can be resumed
+    ///
+    /// It holds how far the scan is and all that it counted so far, is written anew every few seconds, and is removed
+    /// when the scan is whole. It must not exist yet. Nothing is written to the server. For one server or one
+    /// node of a cluster.
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    pub checkpoint: Option<PathBuf>,
+
+    /// Go on with the scan of this checkpoint
+    ///
+    /// With the same address, filters and outputs as before. Files named with -o go on where they were, and in the
+    /// end hold what an undisturbed scan would have written; stdout has only what comes from here on. If the server restarted, or is another one, its
+    /// cursors mean nothing: the scan says so and begins anew. The checkpoint is kept up in the same file, or the one
+    /// that --checkpoint names.
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    pub resume_scan: Option<PathBuf>,
+
+    /// Time between two checkpoints
+    ///
+    /// For each, the scan lets what is in flight come in: some round trips.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, default_value = "5s", value_parser = parse_duration_not_zero)]
+    pub checkpoint_period: Duration,
 }
 
 /// How closely to look.

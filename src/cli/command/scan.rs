@@ -23,10 +23,13 @@ use crate::engine::report::{
     Completeness, Format, IncompleteReason, OutputError, ScanReport, Sink, TableStyle,
 };
 use crate::engine::scan::{
-    Count, Filter, Preference, ScanConfig, ScanError, Target, acl_remarks, acl_rule, run,
+    Checkpoint, Count, Filter, Preference, ScanConfig, ScanError, Target, acl_remarks, acl_rule, run,
 };
 
+use self::checkpoint::{CheckpointFile, Resumed};
 use super::connect;
+
+mod checkpoint;
 
 /// Keys a SCAN call may be told to walk without `--i-know-this-blocks`: some milliseconds.
 const COUNT_MAX: u32 = 10_000;
@@ -48,6 +51,8 @@ struct Settled {
     /// Form of stdout.
     stdout: Format,
     files: Vec<PathBuf>,
+    checkpoint: Option<CheckpointFile>,
+    resumed: Option<Resumed>,
     warnings: Vec<String>,
 }
 
@@ -69,10 +74,17 @@ pub(in crate::cli) fn scan(
         .map_err(|error| CommandError::new(ErrorKind::System("cannot listen for signals")).because(error))?;
     let mut sink = Sink::new();
     for path in &settled.files {
-        sink.add_file(path).map_err(open_error)?;
+        match &settled.resumed {
+            Some(resumed) => resumed.add_file(path, &mut sink),
+            None => sink.add_file(path),
+        }
+        .map_err(open_error)?;
     }
-    for path in sink.temporary_files() {
-        interrupt.remove_on_exit(path);
+    // What a checkpoint names has to stay.
+    if settled.checkpoint.is_none() {
+        for path in sink.temporary_files() {
+            interrupt.remove_on_exit(path);
+        }
     }
     let style = TableStyle {
         width: usize::from(around.columns.unwrap_or(80)),
@@ -89,7 +101,14 @@ pub(in crate::cli) fn scan(
         })?;
 
     let engine = async |on_event: &mut Listener<'_>| run(&settled.config, on_event).await;
-    let driven = runtime.block_on(drive(engine, &mut sink, &mut progress, console, &interrupt));
+    let driven = runtime.block_on(drive(
+        engine,
+        &mut sink,
+        settled.checkpoint.as_ref(),
+        &mut progress,
+        console,
+        &interrupt,
+    ));
     progress.finish();
     if driven.is_err() {
         unwritten.take_back();
@@ -101,6 +120,9 @@ pub(in crate::cli) fn scan(
     let written = sink.finish(&report);
     if settled.stdout != Format::Table || written.is_err() {
         conclude(&report, console);
+    }
+    if let (Some(file), Ok(())) = (&settled.checkpoint, &written) {
+        conclude_checkpoint(file, &report, console);
     }
     if let Err(failures) = written {
         return report_failures(failures, console);
@@ -122,6 +144,7 @@ type Listener<'l> = dyn FnMut(Event<'_>) -> ControlFlow<Stop> + 'l;
 async fn drive(
     engine: impl AsyncFnOnce(&mut Listener<'_>) -> Result<ScanReport, ScanError>,
     sink: &mut Sink<'_>,
+    checkpoints: Option<&CheckpointFile>,
     progress: &mut ProgressView,
     console: &Console,
     interrupt: &Interrupt,
@@ -145,6 +168,8 @@ async fn drive(
                     Ok(())
                 }
             }
+            Event::Checkpoint(now) => keep(now, sink, checkpoints, console),
+            Event::BegunAnew => sink.begin_anew(),
             other => {
                 if let Event::Started(server) = &other {
                     has_begun.set(true);
@@ -190,6 +215,33 @@ async fn drive(
     })
 }
 
+/// Writes a checkpoint, with all findings so far on the disk. Where it cannot be written, the last one stays good.
+fn keep(
+    checkpoint: &Checkpoint,
+    sink: &mut Sink<'_>,
+    to: Option<&CheckpointFile>,
+    console: &Console,
+) -> Result<(), OutputError> {
+    let Some(to) = to else { return Ok(()) };
+    let files = sink.settle()?;
+    if let Err(error) = to.write(checkpoint, files) {
+        console.warn(&format!(
+            "cannot write the checkpoint `{}`: {error}; the last one, if any, stays",
+            to.path().display()
+        ));
+    }
+    Ok(())
+}
+
+/// Removes the checkpoint of a scan that is whole, or says how to go on.
+fn conclude_checkpoint(file: &CheckpointFile, report: &ScanReport, console: &Console) {
+    if matches!(report.completeness, Completeness::Partial(_)) {
+        console.note(&format!("--resume-scan {} goes on from the last checkpoint", file.path().display()));
+    } else if let Err(error) = file.remove() {
+        console.warn(&format!("cannot remove the checkpoint `{}`: {error}", file.path().display()));
+    }
+}
+
 /// Tells a person what the engine says.
 pub(super) fn tell(event: &Event<'_>, console: &Console) {
     match event {
@@ -218,7 +270,12 @@ pub(super) fn tell(event: &Event<'_>, console: &Console) {
             console.warn(&format!("the server restarted: database {db} is scanned from the start"));
         }
         Event::Warning(text) => console.warn(text),
-        Event::Started(_) | Event::Skipped(_) | Event::Progress(_) | Event::Finding(_) => {}
+        Event::Started(_)
+        | Event::Skipped(_)
+        | Event::Progress(_)
+        | Event::Finding(_)
+        | Event::Checkpoint(_)
+        | Event::BegunAnew => {}
     }
 }
 
@@ -339,10 +396,14 @@ fn settle(
     check_files(&args.output.outputs)?;
     let terminal_form = if around.stdout_is_terminal { Format::Table } else { Format::Csv };
     let connection = connect::settle(&args.connect, around, ask)?;
-    let config = scan_config(args, connection.targets, connection.preference);
+    let mut config = scan_config(args, connection.targets, connection.preference);
+    let stdout = args.output.format.unwrap_or(terminal_form);
+    let (checkpoint, resumed) = checkpoint::settle(args, &mut config, stdout)?;
     Ok(Settled {
         config,
-        stdout: args.output.format.unwrap_or(terminal_form),
+        stdout,
+        checkpoint,
+        resumed,
         files: args.output.outputs.clone(),
         warnings: connection.warnings,
     })
@@ -369,6 +430,7 @@ fn scan_config(args: &ScanArgs, targets: Vec<Target>, preference: Preference) ->
         top: output.top,
         sort_by: output.sort,
         thresholds: output.levels,
+        checkpoints: None,
     }
 }
 

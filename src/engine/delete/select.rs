@@ -288,6 +288,7 @@ fn whole(report: &ScanReport) -> Result<(), SelectError> {
 
 fn scan_config(config: &DeleteConfig, databases: Databases, may_change: bool) -> ScanConfig {
     ScanConfig {
+        checkpoints: None,
         targets: vec![Target { endpoint: config.endpoint.clone(), databases, kind: config.kind.clone() }],
         // What is compared right before the act is what a primary says.
         preference: match config.preference {

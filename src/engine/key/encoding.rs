@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The encoding of a value, by the word that `OBJECT ENCODING` answers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
 pub enum Encoding {
     /// `int`: a string that is a 64-bit integer.
     Int,
@@ -70,6 +73,18 @@ impl Encoding {
             Self::SlicedArray => "sliced-array",
             Self::Other(name) => name,
         }
+    }
+}
+
+impl From<Encoding> for String {
+    fn from(encoding: Encoding) -> Self {
+        encoding.as_str().to_owned()
+    }
+}
+
+impl From<String> for Encoding {
+    fn from(word: String) -> Self {
+        Self::from_reply(&word)
     }
 }
 

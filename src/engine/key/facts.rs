@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Encoding, KeyName, Kind};
 
 /// How a size in bytes is known; the `bytes_basis` column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BytesBasis {
     /// The server counts it: a string, a compact blob, or any native type on Redis >= 8.4.
     Measured,
@@ -27,7 +29,7 @@ impl BytesBasis {
 }
 
 /// A number of bytes with its basis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// Size, in bytes.
     pub bytes: u64,
@@ -36,7 +38,7 @@ pub struct Measured {
 }
 
 /// How a list's number of quicklist nodes is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NodesBasis {
     /// `DEBUG OBJECT` said it (`ql_nodes`).
     Exact,
@@ -45,7 +47,7 @@ pub enum NodesBasis {
 }
 
 /// A list's quicklist nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListNodes {
     /// Number of nodes.
     pub nodes: u64,
@@ -54,7 +56,7 @@ pub struct ListNodes {
 }
 
 /// What `XINFO STREAM` and `XINFO GROUPS` say of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamFacts {
     /// `radix-tree-nodes`: nodes of the tree of entries.
     pub radix_tree_nodes: u64,
@@ -71,7 +73,7 @@ pub struct StreamFacts {
 }
 
 /// When a key goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Expiry {
     /// Not asked, or refused.
     #[default]
@@ -83,7 +85,7 @@ pub enum Expiry {
 }
 
 /// Everything that was measured of one key. Unknown is `None`, never 0.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeyFacts {
     /// Logical database.
     pub db: u32,
@@ -152,7 +154,7 @@ impl KeyFacts {
 }
 
 /// Why a key that SCAN returned was not measured. Each is counted apart and shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SkipReason {
     /// It expired or was deleted between SCAN and inspection.
     Vanished,
@@ -184,7 +186,7 @@ impl SkipReason {
 }
 
 /// A key that was seen and could not be measured: data, not an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Logical database.
     pub db: u32,

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The type of a value, by the word that `TYPE` answers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Kind {
     /// `string`
     String,
@@ -83,6 +86,20 @@ impl Kind {
             Self::VectorSet => "vectors",
             Self::List | Self::Array | Self::Other(_) => "elements",
         }
+    }
+}
+
+impl From<Kind> for String {
+    fn from(kind: Kind) -> Self {
+        kind.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for Kind {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Self, Self::Error> {
+        Self::from_type_reply(&word).ok_or("`none` is no type")
     }
 }
 

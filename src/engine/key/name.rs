@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A key's name, byte for byte as the server holds it.
 ///
 /// Keys are bytes: a name may be empty, hold NUL or a newline, or be no UTF-8 at all. The text form
 /// of [`KeyName::to_text`] is lossless, and [`KeyName::parse`] is its inverse.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct KeyName(Box<[u8]>);
 
 /// Says how a key's text form is to be read back.
@@ -58,6 +61,20 @@ impl fmt::Display for ParseKeyError {
 }
 
 impl std::error::Error for ParseKeyError {}
+
+impl From<KeyName> for String {
+    fn from(key: KeyName) -> Self {
+        key.quoted()
+    }
+}
+
+impl TryFrom<String> for KeyName {
+    type Error = ParseKeyError;
+
+    fn try_from(text: String) -> Result<Self, ParseKeyError> {
+        Self::parse_quoted(&text)
+    }
+}
 
 impl KeyName {
     /// Makes a name of the bytes as they are.

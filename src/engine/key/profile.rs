@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Whose server it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flavour {
@@ -61,7 +63,7 @@ impl fmt::Display for Version {
 }
 
 /// What a node is in its replication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// `master`
     Primary,

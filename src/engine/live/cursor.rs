@@ -4,6 +4,8 @@
 //! cursor other than 0 is not the end. Only 0 ends. A cursor means something on one server process
 //! alone, since the hash seed is new with each start.
 
+use serde::{Deserialize, Serialize};
+
 use redis::{Cmd, Value};
 
 use crate::engine::key::{KeyName, Kind};
@@ -11,7 +13,7 @@ use crate::engine::key::{KeyName, Kind};
 use super::reply::{bytes, text};
 
 /// Where a scan is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cursor(pub u64);
 
 impl Cursor {

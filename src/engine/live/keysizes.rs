@@ -1,13 +1,15 @@
 //! `INFO keysizes` (Redis >= 8.0): histograms of key sizes that the server keeps, so that one O(1) call
 //! says how many big keys there must be.
 
+use serde::{Deserialize, Serialize};
+
 use redis::Value;
 
 use super::link::{Link, LinkError};
 use super::reply::text;
 
 /// One type's histogram in one database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeysizesRow {
     /// Database.
     pub db: u32,
@@ -21,12 +23,13 @@ pub struct KeysizesRow {
 impl KeysizesRow {
     /// Returns how many keys are at least this large. Exact when `at_least` is a power of two.
     pub fn keys_at_least(&self, at_least: u64) -> u64 {
-        self.bins.iter().filter(|(label, _)| *label >= at_least).map(|(_, keys)| keys).sum()
+        let bins = self.bins.iter().filter(|(label, _)| *label >= at_least);
+        bins.fold(0, |sum: u64, (_, keys)| sum.saturating_add(*keys))
     }
 }
 
 /// All histograms of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Keysizes {
     /// One row a database and type.
     pub rows: Vec<KeysizesRow>,

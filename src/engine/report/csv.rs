@@ -24,9 +24,14 @@ impl<W: Write> CsvWriter<W> {
     /// # Errors
     /// When the output cannot be written.
     pub fn new(output: W) -> io::Result<Self> {
-        let mut writer = csv::WriterBuilder::new().from_writer(output);
-        writer.write_record(COLUMNS).map_err(into_io)?;
-        Ok(Self { writer, number: String::new() })
+        let mut held = Self::go_on(output);
+        held.writer.write_record(COLUMNS).map_err(into_io)?;
+        Ok(held)
+    }
+
+    /// Makes a writer that goes on after the rows of another.
+    pub fn go_on(output: W) -> Self {
+        Self { writer: csv::WriterBuilder::new().from_writer(output), number: String::new() }
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {

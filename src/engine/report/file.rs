@@ -5,15 +5,19 @@
 //! held: a cron job that is killed leaves yesterday's report and not half of today's.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use super::Format;
 
 /// Bytes written at a time.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// How the names of temporary files begin and end.
+const PREFIX: &str = ".bigkeys-";
+const SUFFIX: &str = ".tmp";
 
 /// A file in the making. Dropped without [`OutputFile::persist`], it leaves nothing behind.
 #[derive(Debug)]
@@ -45,6 +49,80 @@ impl OutputFile {
         })?;
         let target = open(&path)?;
         Ok(Self { path, format, target })
+    }
+
+    /// Goes on with the temporary file of a run that did not come to its end, after so many bytes.
+    ///
+    /// # Errors
+    /// When it is not there, is shorter than that, or is none that was made for this path.
+    pub fn go_on(path: impl Into<PathBuf>, temporary_name: &str, bytes: u64) -> io::Result<Self> {
+        let mut file = Self::create(path)?;
+        let Target::Renamed { writer, to } = &mut file.target else { return Ok(file) };
+        let wrong = |message| io::Error::new(io::ErrorKind::InvalidData, message);
+        // The name comes from a file that anybody may have written: it must not lead anywhere else.
+        let is_ours = temporary_name.starts_with(PREFIX)
+            && temporary_name.ends_with(SUFFIX)
+            && !temporary_name.contains(['/', '\\']);
+        if !is_ours {
+            return Err(wrong("the checkpoint names a temporary file that bigkeys did not make"));
+        }
+        let held = folder_of(to).join(temporary_name);
+        let metadata = fs::symlink_metadata(&held).map_err(|error| {
+            let message = format!("what was written before, `{}`: {error}", held.display());
+            io::Error::new(error.kind(), message)
+        })?;
+        if !metadata.is_file() || metadata.len() < bytes {
+            return Err(wrong("what was written before was cut off since"));
+        }
+        let mut reopened = OpenOptions::new().read(true).write(true).open(&held)?;
+        reopened.set_len(bytes)?;
+        reopened.seek(SeekFrom::Start(bytes))?;
+        let mut reopened = NamedTempFile::from_parts(reopened, TempPath::try_from_path(held)?);
+        reopened.disable_cleanup(true);
+        *writer = BufWriter::with_capacity(BUFFER_BYTES, reopened);
+        Ok(file)
+    }
+
+    /// Returns the name of the temporary file and how much it holds, all of which is on the disk then. A pipe has
+    /// none.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn settle(&mut self) -> io::Result<Option<(String, u64)>> {
+        let Target::Renamed { writer, .. } = &mut self.target else { return Ok(None) };
+        writer.flush()?;
+        let file = writer.get_mut();
+        // From now on somebody may go on with it.
+        file.disable_cleanup(true);
+        file.as_file().sync_data()?;
+        let name = file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Some((name, file.as_file_mut().stream_position()?)))
+    }
+
+    /// Forgets what was written.
+    ///
+    /// # Errors
+    /// When the file cannot be cut.
+    pub fn begin_anew(&mut self) -> io::Result<()> {
+        let Target::Renamed { writer, .. } = &mut self.target else { return Ok(()) };
+        writer.flush()?;
+        let file = writer.get_mut().as_file_mut();
+        file.set_len(0)?;
+        file.rewind()
+    }
+
+    /// Gives a copy the good name. The temporary file stays, for the run that goes on with it.
+    ///
+    /// # Errors
+    /// When that fails; the target is then as it was.
+    pub fn persist_copy(self) -> io::Result<()> {
+        let Target::Renamed { writer, to } = self.target else { return self.persist() };
+        let mut held = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        held.disable_cleanup(true);
+        let mut copy = Self { path: self.path, format: self.format, target: open(&to)? };
+        held.rewind()?;
+        io::copy(held.as_file_mut(), &mut copy)?;
+        copy.persist()
     }
 
     /// Returns the path as it was asked for.
@@ -117,7 +195,7 @@ fn open(path: &Path) -> io::Result<Target> {
     // Through a symbolic link the file it leads to is replaced, and the link stays.
     let to = if existing.is_some() { fs::canonicalize(path)? } else { path.to_owned() };
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".bigkeys-").suffix(".tmp");
+    builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

@@ -32,12 +32,17 @@ impl<W: Write> JsonWriter<W> {
         write!(output, "{{\"schema_version\":{SCHEMA_VERSION},\"findings\":[")?;
         Ok(Self { output, findings: 0 })
     }
+
+    /// Makes a writer that goes on after so many findings of another.
+    pub fn go_on(output: W, findings: u64) -> Self {
+        Self { output, findings }
+    }
 }
 
 impl<W: Write> FindingWriter for JsonWriter<W> {
     fn write(&mut self, finding: &Finding, server: &ServerProfile) -> io::Result<()> {
         self.output.write_all(if self.findings == 0 { b"\n" } else { b",\n" })?;
-        self.findings += 1;
+        self.findings = self.findings.saturating_add(1);
         serde_json::to_writer(&mut self.output, &Row::new(finding, server))?;
         Ok(())
     }

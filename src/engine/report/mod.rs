@@ -29,6 +29,6 @@ pub use model::{
 pub use ndjson::NdjsonWriter;
 pub use read::{FindingReader, ListedKey, ReadError};
 pub use row::{COLUMNS, server_version};
-pub use sink::{OutputError, Sink};
+pub use sink::{OutputError, Sink, WrittenFile};
 pub use table::{TableStyle, TableWriter};
 pub use writer::FindingWriter;

@@ -6,12 +6,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::key::ServerProfile;
 use crate::engine::tally::Finding;
 
 use super::{
-    CsvWriter, FindingWriter, Format, JsonWriter, NdjsonWriter, OutputFile, ScanReport, TableStyle,
-    TableWriter,
+    Completeness, CsvWriter, FindingWriter, Format, JsonWriter, NdjsonWriter, OutputFile, ScanReport,
+    TableStyle, TableWriter,
 };
 
 /// Why an output could not be written.
@@ -52,11 +54,27 @@ pub struct Sink<'w> {
     outputs: Vec<Output<'w>>,
     failures: Vec<OutputError>,
     stream_closed: bool,
+    /// A checkpoint names the temporary files.
+    is_settled: bool,
 }
 
 struct Output<'w> {
     writer: Box<dyn FindingWriter + 'w>,
     file: Option<SharedFile>,
+    rows: u64,
+}
+
+/// What a file holds, as a checkpoint names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenFile {
+    /// Where it is to be in the end.
+    pub path: PathBuf,
+    /// Its temporary name, in the same folder.
+    pub temporary_name: String,
+    /// How much of it counts.
+    pub bytes: u64,
+    /// Findings in it.
+    pub rows: u64,
 }
 
 impl<'w> Sink<'w> {
@@ -76,7 +94,7 @@ impl<'w> Sink<'w> {
         style: TableStyle,
     ) -> Result<(), OutputError> {
         let writer = writer(format, stream, style).map_err(|source| OutputError { path: None, source })?;
-        self.outputs.push(Output { writer, file: None });
+        self.outputs.push(Output { writer, file: None, rows: 0 });
         Ok(())
     }
 
@@ -99,13 +117,73 @@ impl<'w> Sink<'w> {
             let format = file.format();
             let file = SharedFile(Rc::new(RefCell::new(Some(file))));
             let writer = writer(format, file.clone(), TableStyle::FILE)?;
-            Ok(Output { writer, file: Some(file) })
+            Ok(Output { writer, file: Some(file), rows: 0 })
         };
         match add() {
             Ok(output) => self.outputs.push(output),
             Err(source) => return Err(OutputError { path: Some(path), source }),
         }
         Ok(())
+    }
+
+    /// Adds a file of which a run before this one wrote a part.
+    ///
+    /// # Errors
+    /// When that part is not there.
+    pub fn go_on_with(&mut self, held: &WrittenFile) -> Result<(), OutputError> {
+        let file = OutputFile::go_on(&held.path, &held.temporary_name, held.bytes)
+            .map_err(|source| OutputError { path: Some(held.path.clone()), source })?;
+        let format = file.format();
+        let file = SharedFile(Rc::new(RefCell::new(Some(file))));
+        let writer: Box<dyn FindingWriter + 'w> = match format {
+            Format::Table => Box::new(TableWriter::new(file.clone(), TableStyle::FILE)),
+            Format::Csv => Box::new(CsvWriter::go_on(file.clone())),
+            Format::Json => Box::new(JsonWriter::go_on(file.clone(), held.rows)),
+            Format::Ndjson => Box::new(NdjsonWriter::new(file.clone())),
+        };
+        self.outputs.push(Output { writer, file: Some(file), rows: held.rows });
+        self.is_settled = true;
+        Ok(())
+    }
+
+    /// Begins the files anew: what was written before this run is void. Nothing may have been written in it.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    pub fn begin_anew(&mut self) -> Result<(), OutputError> {
+        self.each(|output| {
+            let Some(file) = &output.file else { return Ok(()) };
+            let format = {
+                let mut held = file.0.borrow_mut();
+                let Some(held) = held.as_mut() else { return Ok(()) };
+                held.begin_anew()?;
+                held.format()
+            };
+            output.writer = writer(format, file.clone(), TableStyle::FILE)?;
+            output.rows = 0;
+            Ok(())
+        })
+    }
+
+    /// Writes all findings to the disk, and returns what the files hold. From now on the temporary files stay.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    pub fn settle(&mut self) -> Result<Vec<WrittenFile>, OutputError> {
+        let mut written = Vec::new();
+        self.each(|output| {
+            output.writer.flush()?;
+            let Some(file) = &output.file else { return Ok(()) };
+            let mut held = file.0.borrow_mut();
+            let Some(held) = held.as_mut() else { return Ok(()) };
+            if let Some((temporary_name, bytes)) = held.settle()? {
+                let path = held.path().to_owned();
+                written.push(WrittenFile { path, temporary_name, bytes, rows: output.rows });
+            }
+            Ok(())
+        })?;
+        self.is_settled = true;
+        Ok(written)
     }
 
     /// Returns the temporary files behind the outputs. They go with the sink; a process that has to end at
@@ -126,7 +204,10 @@ impl<'w> Sink<'w> {
     /// The first output that failed just now; it is closed, and the others have the finding. A closed
     /// pipe is an error only when no other output is left.
     pub fn write(&mut self, finding: &Finding, server: &ServerProfile) -> Result<(), OutputError> {
-        self.each(|output| output.writer.write(finding, server))
+        self.each(|output| {
+            output.rows = output.rows.saturating_add(1);
+            output.writer.write(finding, server)
+        })
     }
 
     /// Hands on what is buffered: to be called now and then, so that a pipe flows.
@@ -140,6 +221,9 @@ impl<'w> Sink<'w> {
     /// Writes the report to all outputs and gives the files their names. A sink that is dropped instead
     /// leaves no file.
     ///
+    /// Where a checkpoint names the temporary files and the scan is not whole, they stay beside those that get
+    /// the good names.
+    ///
     /// # Errors
     /// Every output that failed, now or before. A closed pipe is none.
     pub fn finish(mut self, report: &ScanReport) -> Result<(), Vec<OutputError>> {
@@ -152,7 +236,9 @@ impl<'w> Sink<'w> {
                 continue;
             };
             let path = file.path().to_owned();
-            if let Err(source) = file.persist() {
+            let goes_on = self.is_settled && matches!(report.completeness, Completeness::Partial(_));
+            let persisted = if goes_on { file.persist_copy() } else { file.persist() };
+            if let Err(source) = persisted {
                 self.failures.push(OutputError { path: Some(path), source });
             }
         }

@@ -1,9 +1,11 @@
 //! What is judged of one key.
 
+use serde::{Deserialize, Serialize};
+
 use super::Level;
 
 /// How the number of allocations is known; the `allocations_basis` column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AllocationsBasis {
     /// Follows from counts that the server told.
     Counted,
@@ -25,7 +27,7 @@ impl AllocationsBasis {
 }
 
 /// Where the freeing would happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Effect {
     /// On the command thread: everybody waits.
     Inline,
@@ -50,7 +52,7 @@ impl Effect {
 }
 
 /// Where the value would be freed, by what removes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects {
     /// By `DEL`.
     pub del: Effect,
@@ -63,7 +65,7 @@ pub struct Effects {
 }
 
 /// What is judged of one key on one server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The server's own estimate (`lazyfreeGetFreeEffort`). `None`: unknown, never 0.
     pub free_effort: Option<u64>,

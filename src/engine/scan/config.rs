@@ -9,6 +9,8 @@ use crate::engine::live::{Address, AddressRule, Endpoint};
 use crate::engine::risk::{Level, Thresholds};
 use crate::engine::tally::SortBy;
 
+use super::checkpoint::Checkpoint;
+
 /// Which databases to scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Databases {
@@ -106,6 +108,15 @@ pub enum Count {
     Fixed(u32),
 }
 
+/// Whether the scan can go on another time.
+#[derive(Debug, Clone)]
+pub struct Checkpoints {
+    /// Time between two of them.
+    pub period: Duration,
+    /// Where to go on.
+    pub resumed: Option<Box<Checkpoint>>,
+}
+
 /// Everything that a scan is told.
 #[derive(Debug, Clone)]
 pub struct ScanConfig {
@@ -146,4 +157,6 @@ pub struct ScanConfig {
     pub sort_by: SortBy,
     /// Where the levels begin.
     pub thresholds: Thresholds,
+    /// `--checkpoint`: of one server, and of all of its keys.
+    pub checkpoints: Option<Checkpoints>,
 }

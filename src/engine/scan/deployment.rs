@@ -50,6 +50,9 @@ pub(super) async fn scan_target(
         return Err(ScanError::NoCluster { node: node() });
     }
     if ready.profile.cluster && target.kind != TargetKind::OneNode {
+        if config.checkpoints.is_some() {
+            return Err(ScanError::NoCheckpoints { node: node() });
+        }
         let read = ClusterMap::read(&ready.link, &target.endpoint.address, &config.address_rules).await;
         let map = read.map_err(|error| ScanError::Lost { node: node(), why: error.to_string() })?;
         let why = match map {

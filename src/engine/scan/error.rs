@@ -35,6 +35,13 @@ pub enum ScanError {
         /// What each of them said.
         said: String,
     },
+    /// A checkpoint was asked for, of something that has several cursors at a time.
+    NoCheckpoints {
+        /// The server.
+        node: String,
+    },
+    /// The checkpoint holds what no scan with these flags writes.
+    BadCheckpoint,
     /// The database cannot be selected.
     Database {
         /// The server.
@@ -53,6 +60,10 @@ impl fmt::Display for ScanError {
             Self::Lost { node, why } => write!(f, "lost {node} before the first key: {why}"),
             Self::ScanRefused { node, message } => write!(f, "{node} refuses SCAN: {message}"),
             Self::NoCluster { node } => write!(f, "{node} is no node of a cluster"),
+            Self::NoCheckpoints { node } => {
+                write!(f, "{node} is of a cluster, and --checkpoint is for one server")
+            }
+            Self::BadCheckpoint => f.write_str("the checkpoint is damaged: it holds what no scan writes"),
             Self::Sentinel { name, said } => {
                 write!(f, "no Sentinel tells where `{name}` is: {said}")
             }

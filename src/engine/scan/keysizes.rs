@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use crate::engine::key::{KeyFacts, Kind};
 use crate::engine::live::Keysizes;
 use crate::engine::report::KeysizesCheck;
+use crate::engine::tally::COUNT_MAX;
 
 use super::select::STRING_BYTES_LOOKED_AT;
 
 /// The sizes that are checked. Powers of two, since the server's bins are; and large enough that every
 /// such key was looked at closely.
 const COLLECTION_ELEMENTS: [u64; 2] = [1 << 10, 1 << 20];
+const NAMES: [&str; 5] = ["strings", "lists", "sets", "zsets", "hashes"];
 const STRING_BYTES: [u64; 1] = [STRING_BYTES_LOOKED_AT];
 
 /// Counts keys by database, type and size, as the server does.
@@ -29,6 +31,25 @@ impl KeysizesFound {
         }
     }
 
+    /// Returns what a checkpoint holds of it.
+    pub(super) fn store(&self) -> Vec<(u32, String, u64, u64)> {
+        let all = self.found.iter();
+        all.map(|(&(db, name, size), &keys)| (db, name.to_owned(), size, keys)).collect()
+    }
+
+    /// Takes it from a checkpoint. `None`: that is none which this build wrote.
+    pub(super) fn restore(stored: &[(u32, String, u64, u64)]) -> Option<Self> {
+        let mut found = BTreeMap::new();
+        for (db, name, size, keys) in stored {
+            let name = *NAMES.iter().find(|known| *known == name)?;
+            if *keys > COUNT_MAX || !sizes(name).contains(size) {
+                return None;
+            }
+            found.insert((*db, name, *size), *keys);
+        }
+        Some(Self { found })
+    }
+
     /// Adds those of another server.
     pub(super) fn merge(&mut self, other: Self) {
         for (place, keys) in other.found {
@@ -44,10 +65,9 @@ impl KeysizesFound {
         dbs: &[u32],
     ) -> Vec<KeysizesCheck> {
         let Some(before) = before else { return Vec::new() };
-        let names = ["strings", "lists", "sets", "zsets", "hashes"];
         let mut checks = Vec::new();
         for &db in dbs {
-            for name in names {
+            for name in NAMES {
                 for &size in sizes(name) {
                     let expected = |keysizes: &Keysizes| {
                         let row = keysizes.rows.iter().find(|row| row.db == db && row.kind == name);

@@ -5,6 +5,7 @@
 //! both stay within the pace of `pacer`.
 
 mod acl;
+mod checkpoint;
 mod chorus;
 mod cluster;
 mod config;
@@ -23,7 +24,10 @@ mod window;
 
 pub(crate) use acl::{AclKeys, acl_key_patterns, acl_reading_commands};
 pub use acl::{acl_remarks, acl_rule};
-pub use config::{Count, Databases, Filter, Preference, ScanConfig, Target, TargetKind, TtlFilter};
+pub use checkpoint::Checkpoint;
+pub use config::{
+    Checkpoints, Count, Databases, Filter, Preference, ScanConfig, Target, TargetKind, TtlFilter,
+};
 pub(crate) use deployment::ask_sentinels;
 pub use error::ScanError;
 pub use glob::glob_matches;

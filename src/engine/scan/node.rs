@@ -11,6 +11,7 @@ use crate::engine::live::{
 };
 use crate::engine::pace::{Guard, Pacer};
 
+use super::checkpoint::Identity;
 use super::chorus::Chorus;
 use super::config::{Databases, ScanConfig};
 use super::error::ScanError;
@@ -83,8 +84,8 @@ pub(super) async fn enter_node<'c>(
     };
     let guard = Guard::new(config.latency_max, config.latency_abort);
     let canary = Canary::start(&plan.endpoint, guard, SCAN_INTERVAL).await.map_err(ScanError::Connect)?;
-    let (databases, warnings) = databases(&plan.databases, &link).await.map_err(lost)?;
-    let keysizes_before = Keysizes::read(&link).await.map_err(lost)?;
+    let (mut databases, warnings) = databases(&plan.databases, &link).await.map_err(lost)?;
+    let mut keysizes_before = Keysizes::read(&link).await.map_err(lost)?;
     let state =
         if profile.role == Role::Replica { ServerState::read(&link).await.map_err(lost)? } else { None };
     let lag = state.as_ref().and_then(|state| behind(&node, state));
@@ -92,6 +93,25 @@ pub(super) async fn enter_node<'c>(
     let server = chorus.enter(&profile);
     for warning in warnings.into_iter().chain(lag).chain(warnings_of(config, &profile)) {
         let _ = chorus.warn(warning);
+    }
+    let resumed = config.checkpoints.as_ref().and_then(|checkpoints| checkpoints.resumed.as_deref());
+    let mismatch = resumed.and_then(|resumed| resumed.server.is_not(&Identity::of(&profile)));
+    let resumed = resumed.filter(|_| mismatch.is_none());
+    if let Some(why) = mismatch {
+        let _ =
+            chorus.warn(format!("the checkpoint cannot be gone on from, everything is scanned anew: {why}"));
+        let _ = chorus.say(Event::BegunAnew);
+    }
+    if let Some(resumed) = resumed {
+        let _ = chorus.warn(format!(
+            "this scan goes on from a checkpoint: {} keys were counted before, and the times and the pace are \
+             of what came after",
+            resumed.keys_seen()
+        ));
+        // As they were then, and those that came since.
+        databases.retain(|(db, _)| resumed.databases.iter().all(|(held, _)| held != db));
+        databases.splice(0..0, resumed.databases.iter().copied());
+        keysizes_before.clone_from(&resumed.keysizes_before);
     }
     let place = Place {
         endpoint: plan.endpoint,
@@ -102,7 +122,13 @@ pub(super) async fn enter_node<'c>(
         pacer: budget.for_server(plan.rate),
     };
     let hear = move |event: Event<'_>| chorus.hear(server, event);
-    let walk = Walk::new(config, place, profile, link, canary, hear);
+    let mut walk = Walk::new(config, place, profile, link, canary, hear);
+    if let Some(checkpoints) = &config.checkpoints {
+        walk.keep_checkpoints(checkpoints.period, databases.clone(), keysizes_before.clone());
+    }
+    if let Some(resumed) = resumed {
+        walk.go_on_from(resumed).ok_or(ScanError::BadCheckpoint)?;
+    }
     Ok(Entered { walk, node, server, databases, keysizes_before })
 }
 
@@ -126,9 +152,13 @@ pub(super) async fn scan_node(
         if ended.is_some() {
             break;
         }
+        if walk.is_done(db) {
+            continue;
+        }
         let walked = match &mut named {
             Some(source) => walk.named(db, &mut **source).await,
-            None => walk.database(db, keys).await,
+            // On the heap: it is large, and every future around it would be.
+            None => Box::pin(walk.database(db, keys)).await,
         };
         match walked {
             Ok(()) => {}

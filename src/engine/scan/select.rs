@@ -43,6 +43,17 @@ impl Selector {
         }
     }
 
+    /// Returns what it remembers.
+    pub(super) fn largest(&self) -> Vec<u64> {
+        self.largest.iter().map(|Reverse(bytes)| *bytes).collect()
+    }
+
+    /// Remembers what another one did.
+    pub(super) fn with_largest(mut self, largest: &[u64]) -> Self {
+        self.largest = largest.iter().take(self.largest_max).copied().map(Reverse).collect();
+        self
+    }
+
     /// Returns whether a key is to be looked at closely.
     pub(super) fn wants(&mut self, kind: &Kind, size: Option<Measured>) -> bool {
         let Some(bytes) = size.map(|size| size.bytes) else { return true };

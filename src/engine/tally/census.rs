@@ -2,26 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::key::{Encoding, Kind};
 
 use super::Finding;
+use super::stored::{StoredCensus, count};
 
 /// A row of the census, and of everything else that adds keys up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CensusRow {
     /// Keys.
+    #[serde(deserialize_with = "count")]
     pub keys: u64,
     /// Memory of those whose size is known, in bytes.
     pub bytes: u64,
     /// Keys whose size is unknown.
+    #[serde(deserialize_with = "count")]
     pub keys_unsized: u64,
     /// Elements of those whose count is known.
     pub elements: u64,
     /// Keys whose count was not asked or is unknown.
+    #[serde(deserialize_with = "count")]
     pub keys_uncounted: u64,
     /// Allocations of those for which they are known.
     pub allocations: u64,
     /// Keys whose allocations are unknown.
+    #[serde(deserialize_with = "count")]
     pub keys_unjudged: u64,
 }
 
@@ -104,6 +111,19 @@ impl Census {
             }
         }
         self.other.merge(&other.other);
+    }
+
+    /// Returns what a checkpoint holds of it.
+    pub(super) fn store(&self) -> StoredCensus {
+        let rows = self.rows.iter().map(|((kind, encoding), row)| (kind.clone(), encoding.clone(), *row));
+        StoredCensus { rows: rows.collect(), other: self.other }
+    }
+
+    /// Takes it from a checkpoint.
+    pub(super) fn restore(stored: StoredCensus) -> Option<Self> {
+        let rows = stored.rows.into_iter().map(|(kind, encoding, row)| ((kind, encoding), row)).collect();
+        let census = Self { rows, other: stored.other };
+        (census.rows.len() <= Self::ROWS_MAX).then_some(census)
     }
 
     /// Returns the sum of all rows.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::engine::key::Expiry;
 
+use super::stored::{COUNT_MAX, StoredExpiry};
 use super::{CensusRow, Finding};
 
 const HOUR: u64 = 3600;
@@ -183,6 +184,29 @@ impl ExpiryTally {
             }
             stays
         });
+    }
+
+    /// Returns what a checkpoint holds of it.
+    pub(super) fn store(&self) -> StoredExpiry {
+        let seconds =
+            self.seconds.iter().map(|(&due, second)| (due, second.keys, second.allocations)).collect();
+        StoredExpiry { buckets: self.buckets, seconds, keys_unwatched: self.keys_unwatched }
+    }
+
+    /// Takes it from a checkpoint. `None`: that is none which this build wrote.
+    pub(super) fn restore(stored: StoredExpiry) -> Option<Self> {
+        let is_time = |due: u64| UNIX_EPOCH.checked_add(Duration::from_secs(due)).is_some();
+        let is_sound = stored.seconds.len() <= Self::SECONDS_MAX
+            && stored.seconds.iter().all(|&(due, keys, _)| is_time(due) && keys <= COUNT_MAX);
+        is_sound.then(|| Self {
+            buckets: stored.buckets,
+            seconds: stored
+                .seconds
+                .into_iter()
+                .map(|(due, keys, allocations)| (due, Second { keys, allocations }))
+                .collect(),
+            keys_unwatched: stored.keys_unwatched,
+        })
     }
 
     /// Returns the sums, with at most so many storms.

@@ -1,12 +1,15 @@
 //! How many keys there are of each level.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::risk::Level;
 
 use super::Finding;
+use super::stored::counts;
 
 /// Keys by level: the order of [`Level::ALL`], then those whose level is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LevelCounts(pub [u64; 6]);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LevelCounts(#[serde(deserialize_with = "counts")] pub [u64; 6]);
 
 impl LevelCounts {
     /// Counts a key in.

@@ -8,6 +8,7 @@ mod prefix;
 #[cfg(test)]
 pub(crate) mod sample;
 mod skips;
+mod stored;
 mod sums;
 mod top;
 
@@ -17,5 +18,7 @@ pub use finding::Finding;
 pub use levels::LevelCounts;
 pub use prefix::{PrefixRow, PrefixSummary, PrefixTree};
 pub use skips::SkipTally;
+pub(crate) use stored::COUNT_MAX;
+pub use stored::StoredTally;
 pub use sums::Tally;
 pub use top::{SortBy, TopList};

@@ -11,6 +11,9 @@
 
 use std::collections::{BinaryHeap, HashMap};
 
+use crate::engine::key::KeyName;
+
+use super::stored::StoredPrefix;
 use super::{CensusRow, Finding, SortBy};
 
 /// Bytes that end a segment. `-` and `_` are none: they join words (and UUIDs).
@@ -118,6 +121,48 @@ impl PrefixTree {
                 None => self.nodes[here].other.merge(&other.nodes[child].total),
             }
         }
+    }
+
+    /// Returns the nodes as a checkpoint holds them: each with the place of its parent, which comes before it.
+    pub(super) fn store(&self) -> Vec<StoredPrefix> {
+        let mut parents = vec![0; self.nodes.len()];
+        for (parent, node) in self.nodes.iter().enumerate() {
+            for &child in node.children.values() {
+                parents[child] = parent;
+            }
+        }
+        let of = |(node, parent): (&Node, usize)| StoredPrefix {
+            parent,
+            segment: KeyName::new(node.segment.clone()),
+            total: node.total,
+            direct: node.direct,
+            other: node.other,
+        };
+        self.nodes.iter().zip(parents).map(of).collect()
+    }
+
+    /// Takes them from a checkpoint. `None`: they are no tree, or a larger one than this may be.
+    pub(super) fn restore(stored: Vec<StoredPrefix>) -> Option<Self> {
+        let mut nodes: Vec<Node> = Vec::with_capacity(stored.len().min(Self::NODES_MAX));
+        let mut depths: Vec<usize> = Vec::with_capacity(nodes.capacity());
+        for StoredPrefix { parent, segment, total, direct, other } in stored {
+            let (at, segment): (usize, Box<[u8]>) = (nodes.len(), segment.as_bytes().into());
+            if at >= Self::NODES_MAX || segment.len() > Self::SEGMENT_BYTES_MAX + 1 {
+                return None;
+            }
+            let mut depth = 0;
+            if at > 0 {
+                depth = depths.get(parent)? + 1;
+                let children = &mut nodes.get_mut(parent)?.children;
+                let is_new = children.insert(segment.clone(), at).is_none();
+                if !is_new || children.len() > Self::CHILDREN_MAX || depth > Self::DEPTH_MAX {
+                    return None;
+                }
+            }
+            depths.push(depth);
+            nodes.push(Node { segment, total, direct, other, ..Node::default() });
+        }
+        (!nodes.is_empty()).then_some(Self { nodes })
     }
 
     fn child(&mut self, parent: usize, segment: &[u8], separator: u8) -> Option<usize> {

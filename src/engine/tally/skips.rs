@@ -1,10 +1,15 @@
 //! Keys that were seen and could not be measured.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::key::{SkipReason, Skipped};
 
+use super::stored::counts;
+
 /// Counts of all skipped keys, and a few of each reason as examples.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SkipTally {
+    #[serde(deserialize_with = "counts")]
     counts: [u64; SkipReason::ALL.len()],
     examples: Vec<Skipped>,
 }
@@ -33,6 +38,11 @@ impl SkipTally {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine += theirs;
         }
+    }
+
+    /// Returns whether it holds no more than it may.
+    pub(super) fn is_sound(&self) -> bool {
+        self.examples.len() <= Self::EXAMPLES_MAX * SkipReason::ALL.len()
     }
 
     /// Returns how many keys were skipped.

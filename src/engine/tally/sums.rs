@@ -2,6 +2,7 @@
 
 use crate::engine::key::Skipped;
 
+use super::stored::StoredTally;
 use super::{Census, ExpiryTally, Finding, LevelCounts, PrefixTree, SkipTally, SortBy, TopList};
 
 /// All tallies of a scan: each key is added once.
@@ -62,6 +63,31 @@ impl Tally {
     pub fn replace_top(&mut self, before: &Finding, after: &Finding) {
         self.levels.replace(before, after);
         self.top.offer(after);
+    }
+
+    /// Returns what a checkpoint holds of it.
+    pub fn store(&self) -> StoredTally {
+        StoredTally {
+            census: self.census.store(),
+            levels: self.levels,
+            top: self.top.store(),
+            prefixes: self.prefixes.store(),
+            expiry: self.expiry.store(),
+            skips: self.skips.clone(),
+        }
+    }
+
+    /// Takes it from a checkpoint, with findings that are of this server. `None`: that is none which this
+    /// build wrote with a top list of this length.
+    pub fn restore(stored: StoredTally, top: usize, sort_by: SortBy, server: usize) -> Option<Self> {
+        Some(Self {
+            census: Census::restore(stored.census)?,
+            levels: stored.levels,
+            top: TopList::restore(stored.top, top, sort_by, server)?,
+            prefixes: PrefixTree::restore(stored.prefixes)?,
+            expiry: ExpiryTally::restore(stored.expiry)?,
+            skips: stored.skips.is_sound().then_some(stored.skips)?,
+        })
     }
 
     /// Adds a key that was not.

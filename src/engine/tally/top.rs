@@ -200,6 +200,26 @@ impl TopList {
         }
     }
 
+    /// Returns the findings in the order of their slots, which decides among equals.
+    pub(super) fn store(&self) -> Vec<Finding> {
+        self.slots.iter().map(|(_, finding)| finding.clone()).collect()
+    }
+
+    /// Takes them from a checkpoint.
+    pub(super) fn restore(
+        stored: Vec<Finding>,
+        limit: usize,
+        sort_by: SortBy,
+        server: usize,
+    ) -> Option<Self> {
+        let held = stored.len();
+        let mut list = Self::new(limit, sort_by);
+        for finding in stored {
+            list.offer(&Finding { server, ..finding });
+        }
+        (list.len() == held).then_some(list)
+    }
+
     /// Returns the findings, worst first; equals by server, database and name.
     pub fn into_sorted(self) -> Vec<Finding> {
         let mut slots = self.slots;

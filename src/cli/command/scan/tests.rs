@@ -53,7 +53,7 @@ fn password(settled: &Settled) -> Option<&str> {
 
 #[test]
 fn without_flags_a_scan_is_safe_for_production() {
-    let Settled { config, stdout, files, warnings } = settled(&[]);
+    let Settled { config, stdout, files, warnings, .. } = settled(&[]);
     assert_eq!(config.targets[0].endpoint.address.to_string(), "127.0.0.1:6379");
     assert_eq!(config.targets[0].endpoint.credentials.password, None);
     assert_eq!(config.targets[0].endpoint.tls, None);
@@ -323,7 +323,7 @@ fn driven(
     let mut sink = Sink::new();
     sink.add_stream(Format::Ndjson, &mut written, TableStyle::FILE).expect("it is memory");
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let ended = runtime.block_on(drive(engine, &mut sink, &mut progress, &console, interrupt));
+    let ended = runtime.block_on(drive(engine, &mut sink, None, &mut progress, &console, interrupt));
     if let Ok(Some(report)) = &ended {
         sink.finish(report).expect("it is memory");
     } else {
@@ -412,6 +412,7 @@ fn a_reader_that_is_gone_ends_the_scan_quietly() {
         assert_eq!(tell(Event::Finding(finding)), ControlFlow::Break(Stop::OutputClosed));
         Ok(sample::report())
     };
-    let ended = runtime.block_on(drive(engine, &mut sink, &mut progress, &console, &Interrupt::default()));
+    let ended =
+        runtime.block_on(drive(engine, &mut sink, None, &mut progress, &console, &Interrupt::default()));
     assert!(matches!(ended, Ok(None)));
 }

@@ -12,6 +12,7 @@
 //! meanwhile (another `run_id`), its cursors mean nothing, and the database begins again with the tally
 //! it had.
 
+mod checkpoint;
 mod count;
 mod named;
 mod pieces;
@@ -37,6 +38,7 @@ use crate::engine::risk::quicklist::ListProbePlan;
 use crate::engine::risk::{AllocationsBasis, Effect, Effects, Level, Policy, Verdict, judge};
 use crate::engine::tally::{Finding, Tally};
 
+use self::checkpoint::Keeper;
 use self::count::CountTuner;
 use self::pieces::Pieces;
 use self::rates::Rates;
@@ -141,6 +143,8 @@ pub(super) struct Walk<'a, F> {
     restarts: u32,
     round_trips: u64,
     maybe_counted_twice: Option<String>,
+    /// Checkpoints are made.
+    keeper: Option<Box<Keeper>>,
 }
 
 /// What a database adds to; put back when the database begins again.
@@ -251,6 +255,7 @@ where
             restarts: 0,
             round_trips: 0,
             maybe_counted_twice: None,
+            keeper: None,
             config,
             on_event,
         }
@@ -267,10 +272,16 @@ where
     /// Walks one database to its end.
     pub(super) async fn database(&mut self, db: u32, keys: Option<u64>) -> Result<(), Ended> {
         self.db = db;
-        let sums_before = self.sums.clone();
+        let (sums_before, mut from) = match self.begun(db) {
+            Some((cursor, sums_before)) => (sums_before, Some(cursor)),
+            None => (self.sums.clone(), None),
+        };
+        if let Some(keeper) = &mut self.keeper {
+            keeper.begin(&sums_before);
+        }
         loop {
-            match self.pages(keys).await {
-                Ok(()) => return Ok(()),
+            match self.pages(keys, from.take()).await {
+                Ok(()) => return self.done(db),
                 Err(Interruption::Ended(ended)) => return Err(ended),
                 Err(Interruption::Restarted) => {
                     self.restarts += 1;
@@ -365,12 +376,18 @@ where
         }
     }
 
-    async fn pages(&mut self, keys: Option<u64>) -> Result<(), Interruption> {
+    async fn pages(&mut self, keys: Option<u64>, from: Option<Cursor>) -> Result<(), Interruption> {
         self.window.clear();
         self.again.clear();
         self.looked_again.clear();
         self.select_database().await?;
-        let mut route = Route::new(self.sample_keys, keys, self.keys_total);
+        let mut route = match from {
+            Some(cursor) => Route::from_cursor(cursor),
+            None => Route::new(self.sample_keys, keys, self.keys_total),
+        };
+        // The page after a checkpoint, which waits until all before it is counted.
+        let mut after_checkpoint = None;
+        self.checkpoint(Some(route.start()))?;
         let mut census: Option<CensusStage> = None;
         let mut details: Option<DetailStage> = None;
         let mut extras: Option<ExtraStage> = None;
@@ -386,7 +403,9 @@ where
                         "it answers the cursor that it was asked with, and would never end".to_owned(),
                     )
                 })?;
-                if let Some(cursor) = next {
+                if self.is_checkpoint_due() {
+                    after_checkpoint = next;
+                } else if let Some(cursor) = next {
                     next_page = Some(self.ask_page(cursor).await?);
                 }
                 keys.extend(fresh);
@@ -408,7 +427,10 @@ where
             self.tick()?;
             let is_idle = census.is_none() && details.is_none() && extras.is_none();
             if page.is_none() && is_idle && self.again.is_empty() {
-                return Ok(());
+                let Some(cursor) = after_checkpoint.take() else { return Ok(()) };
+                self.checkpoint(Some(cursor))?;
+                let request = self.ask_page(cursor).await?;
+                page = Some(self.take_page(request).await?);
             }
         }
     }

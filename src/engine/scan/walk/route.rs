@@ -38,10 +38,15 @@ impl Route {
         Self::Sample { keys_left, pages_left: keys_left.saturating_mul(4).saturating_add(16) }
     }
 
+    /// Goes on with this page. A sample has no such place: each of its pages is at random.
+    pub(super) fn from_cursor(cursor: Cursor) -> Self {
+        Self::Whole { sent: cursor, repeats: 0 }
+    }
+
     /// Returns the first cursor.
     pub(super) fn start(&self) -> Cursor {
         match self {
-            Self::Whole { .. } => Cursor::START,
+            Self::Whole { sent, .. } => *sent,
             Self::Sample { .. } => Cursor::random(),
         }
     }
