@@ -80,8 +80,9 @@ const NO_SUCH_COMMAND: [&str; 8] = [
 /// code out that an error begins with (`unsupported command 'scan'`).
 pub(crate) fn names_no_command(message: &str) -> bool {
     let lower = message.to_ascii_lowercase();
-    // A write under maxmemory: "OOM command not allowed when used memory > 'maxmemory'".
-    !lower.starts_with("oom ") && NO_SUCH_COMMAND.iter().any(|words| lower.contains(words))
+    // A write under maxmemory: "OOM command not allowed when used memory > 'maxmemory'"; in a script of before 7.0
+    // behind its name and line.
+    !lower.contains("oom command") && NO_SUCH_COMMAND.iter().any(|words| lower.contains(words))
 }
 
 impl std::fmt::Display for Refusal {
@@ -182,5 +183,8 @@ mod tests {
     #[test]
     fn a_server_without_memory_has_its_commands_all_the_same() {
         assert_eq!(kind("OOM command not allowed when used memory > 'maxmemory'."), RefusalKind::Other);
+        assert!(!names_no_command(
+            "@user_script: 23: -OOM command not allowed when used memory > 'maxmemory'."
+        ));
     }
 }
